@@ -237,48 +237,30 @@ def _modes_of_models(reference: Model, port: Model) -> Finding:
     )
 
 
-def _minds_mode(layer: Model, side: Literal[0, 1]) -> bool:
-    """Tell whether a layer does other things in train mode: of its kind, or as its own code asks."""
-    kind = kind_of(layer, side)
-    if kind is not None:
-        return kind.by_mode and drops(layer)
-    return "training" in getattr(type(layer).forward, "__code__", _minds_mode.__code__).co_names
-
-
 def _modes(pair: PairedLayers) -> Iterator[Finding]:
-    kind = kind_of(pair.reference, 0)
-    if kind is None or kind is not kind_of(pair.port, 1) or not kind.by_mode:
+    ours, theirs = kind_of(pair.reference, 0), kind_of(pair.port, 1)
+    if ours is None or ours is not theirs or pair.reference.training == pair.port.training:
         return
-    ours, theirs = _minds(pair.reference), _minds(pair.port)
-    if ours is None or theirs is None or ours == theirs:
-        return
-    yield pair.finding(
-        "mode",
-        (f"training={pair.reference.training}", f"training={pair.port.training}"),
-        f"{name_of(pair)} is in {_word(pair.port)} mode, torch's in {_word(pair.reference)} mode, "
-        "and the models' own modes agree",
-        f"call `{_word(pair.reference)}()` of `{pair.port_path}`",
-        kind="flag",
-    )
+    if _minds_mode(pair.reference, 0) and _minds_mode(pair.port, 1):
+        yield pair.finding(
+            "mode",
+            (f"training={pair.reference.training}", f"training={pair.port.training}"),
+            f"{name_of(pair)} is in {_word(pair.port)} mode, torch's in {_word(pair.reference)} mode, "
+            "and the models' own modes agree",
+            f"call `{_word(pair.reference)}()` of `{pair.port_path}`",
+            kind="flag",
+        )
 
 
-def _minds(layer: Model) -> bool | None:
-    """Tell whether a layer is in train mode; None where that changes nothing."""
-    if not drops(layer):
-        return None
-    if getattr(layer, "_use_global_stats", None):  # frozen: running statistics in either mode
-        return False
-    if hasattr(layer, "running_mean") and layer.running_mean is None:
-        return None
-    return bool(layer.training)
-
-
-def drops(layer: object) -> bool:
-    """Tell whether a layer that has a probability of dropping drops anything; of any other layer, that it may."""
+def _minds_mode(layer: Model, side: Literal[0, 1]) -> bool:
+    """Tell whether a layer does other things in train mode: of its kind and by its settings, or as its own code asks."""
+    kind = kind_of(layer, side)
+    if kind is None:
+        return "training" in getattr(type(layer).forward, "__code__", _minds_mode.__code__).co_names
+    frozen = getattr(layer, "_use_global_stats", None) or getattr(layer, "running_mean", "") is None
     rate = getattr(layer, "p", getattr(layer, "dropout", None))
-    if not isinstance(rate, int | float):
-        return True
-    return rate != 0 and getattr(layer, "num_layers", 2) != 1
+    drops = not isinstance(rate, int | float) or (rate != 0 and getattr(layer, "num_layers", 2) != 1)
+    return kind.by_mode and drops and not frozen
 
 
 def _dtypes(tensors: Tensors) -> Iterator[Finding]:
@@ -351,12 +333,7 @@ def check(
         for one in check_parameters(tensors)
         if not (one.code in FOLLOWING and (_paths(one) in shaped or (one.code, *_paths(one)) in told))
     ]
-    flags = [
-        one
-        for one in check_flags(reference, port, pairs.found, tensors)
-        if one.code != "mode" or ("statistics", *_paths(one)) not in told
-    ]
-    of_models = [*arguments, *kept, *flags]
+    of_models = [*arguments, *kept, *check_flags(reference, port, pairs.found, tensors)]
     order = {path: number for number, path in enumerate(pairs.reference)}
     last = len(order)
     found = sorted(of_models, key=lambda one: order.get(one.reference_path, last) if any(_paths(one)) else last)
