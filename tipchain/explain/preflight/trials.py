@@ -252,29 +252,18 @@ class _Trial:
             one = replace(one, fix=fix)
         if paths in self.faulty:
             return replace(one, effect="here")
-        tokens = self._tokens(paths)
-        if tokens is not None and any(bool((given % rows == row).any()) for given in tokens):
-            return replace(
-                one,
-                effect="none",
-                message=f"{one.message}; with token {row} in the inputs, neither output nor gradient differs",
-            )
-        if theirs is None and filled:
-            return replace(
-                one,
-                effect="none",
-                message=f"{one.message}; Paddle's would zero the row, which is not zero in torch's, and no input has token {row}: its gradient is zero",
-            )
+        tokens: list[Array] = []
+        with suppress(NotHeld):
+            tokens = [self.store.get(value.stored) for call in self._calls(paths) for value in call.reference.inputs]
+        told = ""
+        if any(bool((given % rows == row).any()) for given in tokens):
+            told = f"with token {row} in the inputs, neither output nor gradient differs"
+        elif theirs is None and filled:
+            told = f"Paddle's would zero the row, which is not zero in torch's, and no input has token {row}: its gradient is zero"
+        if told:
+            return replace(one, effect="none", message=f"{one.message}; {told}")
         where = "training on" if theirs is None or not filled else "an input with"
         return replace(one, effect="elsewhere", message=f"{one.message}; {where} token {row} would show it")
-
-    def _tokens(self, paths: tuple[str, str]) -> list[Array] | None:
-        """Return an embedding's inputs; None where they are not known."""
-        try:
-            found = [self.store.get(value.stored) for call in self._calls(paths) for value in call.reference.inputs]
-        except NotHeld:
-            return None
-        return found or None
 
     def _shown_by(self, pair: PairedLayers, call: CallPair, *, activation: bool = False) -> str | None:
         """Return the proof that two layers differ; empty if none, None if they cannot run.
