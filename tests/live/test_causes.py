@@ -45,7 +45,7 @@ def test_equal_differences_of_construction_are_one_cause_and_hide_no_other(monke
     first, second = report.diagnoses
     assert (first.name, len(first.paths), first.port_path) == ("epsilon", COUNT, "1")
     assert first.explained > 0.99
-    assert (second.name, second.port_path) == ("scaled-weight", "14")
+    assert (second.name, second.port_path) == ("wrong-values", "14")
     assert tried == ["1", "14"], "of equal ones the first alone is run"
     text = str(report)
     assert f"cause: argument ({COUNT} BatchNorm2D), explains 100.0%" in text

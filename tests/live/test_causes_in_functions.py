@@ -105,22 +105,6 @@ def test_where_names_do_not_tell_two_calls_apart_their_settings_are_told():
     assert "[0, 3]" in message
 
 
-@pytest.mark.parametrize(
-    ("layer", "theirs", "told"),
-    [
-        ((torch.nn.Linear, 0), (paddle.nn.Linear, 0), ("dim=0", "dim=1")),
-        ((torch.nn.Linear, None), (paddle.nn.Linear, 1), ("dim=1", "dim=None")),
-    ],
-)
-def test_the_axis_of_a_weight_norm_is_told(layer, theirs, told):
-    reference = torch.nn.Sequential(torch.nn.utils.parametrizations.weight_norm(layer[0](4, 4), dim=layer[1]))
-    port = paddle.nn.Sequential(paddle.nn.utils.weight_norm(theirs[0](4, 4), dim=theirs[1]))
-    report = tipchain.align(reference, port, np.ones((2, 4), np.float32))
-    cause = next(one for one in report.diagnoses if one.name == "weight-norm-dim")
-    assert f"has {told[0]}, the reference's is {told[1]}" in cause.message
-    assert cause.fix == f"pass {told[1]} to the weight_norm of `0`"
-
-
 @pytest.mark.parametrize("scale", [1.0, 100.0])
 @pytest.mark.parametrize("layer", [True, False])
 def test_a_log_softmax_that_stops_below_the_largest_is_told_as_what_it_is(layer, scale):

@@ -50,7 +50,7 @@ class Finding:
 
     Attributes:
         code: a slug: ``"epsilon"``, ``"momentum"``, ``"padding"``, ``"weight-decay"``.
-        kind: what is set differently: ``"argument"`` of a layer, ``"parameter"``, ``"flag"``, ``"environment"``.
+        kind: what is set differently: ``"argument"`` of a layer, ``"parameter"``, ``"flag"``.
         reference_path: the layer in torch's model; empty for what belongs to no layer.
         port_path: the layer in Paddle's.
         reference: the reference's value, as torch would write it.
@@ -62,7 +62,7 @@ class Finding:
     """
 
     code: str
-    kind: Literal["argument", "parameter", "flag", "environment"]
+    kind: Literal["argument", "parameter", "flag"]
     reference_path: str = ""
     port_path: str = ""
     reference: str

@@ -53,7 +53,6 @@ class Trait:
         hint: what else there is to do where the arguments look alike.
         lacking: what to do where Paddle has no such argument.
         measured: whether it matters depends on the inputs, so that it is told and fails nothing by itself.
-        in_call: the argument of a call that stands in place of it, and its position.
     """
 
     torch: str
@@ -72,7 +71,6 @@ class Trait:
     hint: str = ""
     lacking: str = ""
     measured: bool = False
-    in_call: tuple[str, int] | None = None
 
     @cached_property
     def code(self) -> str:

@@ -54,7 +54,7 @@ def _convolution(axes: int, *, transposed: bool) -> LayerKind:
         bias_property(),
     ]
     if transposed:
-        properties.append(Trait("output_padding", form=_sizes(axes), write=write_sizes, in_call=("output_size", 1)))
+        properties.append(Trait("output_padding", form=_sizes(axes), write=write_sizes))
     else:
         properties.append(Trait("padding_mode", read=_torch_mode, read_paddle=_paddle_mode))
     paddle, storage = f"Conv{axes}D{'Transpose' if transposed else ''}", CONV_TRANSPOSE if transposed else CONV

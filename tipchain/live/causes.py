@@ -33,7 +33,7 @@ SEARCHED = 5
 """Faults whose causes are searched for without construction, or a layer of the same type, telling them; then one gives up."""
 UNTRIED = frozenset({"layer-type", "dropout-p"})
 """Differences of construction that no trial surely removes, told for an error unknown."""
-STRUCTURES = frozenset({"layer-type", "missing-dropout", "extra-dropout", "tied-weights"})
+STRUCTURES = frozenset({"layer-type", "missing-dropout", "extra-dropout"})
 """Differences of construction that are layers or tensors too few or too many."""
 LATER = frozenset(one.code for kind in KINDS for one in kind.properties if not one.visible)
 """Arguments that never show in a layer's result, so that no other cause of its error speaks against them."""

@@ -81,9 +81,6 @@ def _judge_buffers(
 def _judge_other_mode(asked: LiveRequest, results: LiveResults, located: Located) -> tuple[Draws, Draws] | None:
     training, mode = (False, "eval") if asked.training else (True, "train")
     with results.erring("forward"):
-        if any(pair.folded for pair in located.matching.pairs):
-            results.add("forward", f"{mode} mode was not compared: the weights of one side hold the other's norms")
-            return None
         if results.pace.over:
             results.add("forward", f"{mode} mode was not compared: {LATE}")
             return None

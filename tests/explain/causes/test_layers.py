@@ -32,14 +32,14 @@ def one_element(array):
 
 TENSORS = [
     ("Linear", (6, 6), "weight", lambda array: array.T, "transposed-weight", (3, 6)),
-    ("Linear", (6, 5), "weight", lambda array: array * 2, "scaled-weight", (3, 6)),
-    ("Linear", (6, 5), "weight", lambda array: -array, "scaled-weight", (3, 6)),
+    ("Linear", (6, 5), "weight", lambda array: array * 2, "wrong-values", (3, 6)),
+    ("Linear", (6, 5), "weight", lambda array: -array, "wrong-values", (3, 6)),
     ("Linear", (6, 5), "weight", one_element, "wrong-values", (3, 6)),
     ("Linear", (6, 5), "bias", np.zeros_like, "wrong-values", (3, 6)),
     ("Conv2", (4, 4, 3), "weight", lambda array: array.transpose(1, 0, 2, 3), "permuted-weight", (2, 4, 7, 7)),
     ("Conv2", (3, 4, 3), "weight", lambda array: array[:, ::-1], "permuted-weight", (2, 3, 7, 7)),
     ("Conv2", (3, 4, 3), "weight", lambda array: array[:, :, ::-1, ::-1], "permuted-weight", (2, 3, 7, 7)),
-    ("BatchNorm2", (4,), "_variance", lambda array: array * (9 / 8), "scaled-weight", (2, 4, 5, 5)),
+    ("BatchNorm2", (4,), "_variance", lambda array: array * (9 / 8), "wrong-values", (2, 4, 5, 5)),
     ("BatchNorm2", (4,), "_mean", np.zeros_like, "wrong-values", (2, 4, 5, 5)),
 ]
 

@@ -115,9 +115,6 @@ EQUAL = (
     ("t.SiLU()", "p.Swish()"),
     ("t.GELU(approximate='tanh')", "p.GELU(True)"),
     ("t.ReLU6()", "p.Hardtanh(0.0, 6.0)"),
-    ("t.LeakyReLU(0.0)", "p.ReLU()"),
-    ("t.ELU()", "p.CELU()"),
-    ("t.Threshold(0.0, 0.0)", "p.ReLU()"),
     ("t.Threshold(1.0, 0.0)", "p.ThresholdedReLU()"),
     ("t.Softmax(-1)", "p.Softmax()"),
     ("t.Softmax(1)", "p.Softmax()"),  # the same for two dimensions

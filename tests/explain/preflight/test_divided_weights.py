@@ -62,5 +62,3 @@ def test_two_layers_may_hold_the_weight_of_one(kept, wrong, passes):
         getattr(port.head, name).set_value(getattr(reference.head, name).detach().numpy().T)
     report = tipchain.align(reference, port, GIVEN, names={"gates": "of_input"})
     assert report.passed is passes, str(report)
-    codes = {one.code for one in report.findings if one.kind == "parameter"}
-    assert ("divided-weight" in codes) is (wrong == 0.0)

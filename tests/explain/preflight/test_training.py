@@ -1,4 +1,4 @@
-"""Optimizers, schedules and the environment, compared before a step is made."""
+"""Optimizers and schedules, compared before a step is made."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from tipchain.explain.preflight.construction import check, check_environment
 from tipchain.explain.preflight.optimizers import differences, match
 from tipchain.explain.preflight.schedules import read
 
@@ -205,20 +204,3 @@ def test_a_changed_argument_of_a_schedule_is_the_one_finding(live, ours, theirs,
     assert found.name == name
     assert expected in shown
     assert actual in port_shown
-
-
-# environment
-
-
-def test_tf32_that_one_side_alone_may_use_is_a_difference_on_a_gpu(live, monkeypatch):
-    core = live.paddle.base.core
-    switches = SimpleNamespace(
-        cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=False)), cudnn=SimpleNamespace(allow_tf32=True)
-    )
-    monkeypatch.setattr(live.torch, "backends", switches)
-    monkeypatch.setattr(core, "get_cublas_switch", lambda: True, raising=False)
-    monkeypatch.setattr(core, "get_cudnn_switch", lambda: True, raising=False)
-    (found,) = check_environment()  # torch uses it in convolutions, too
-    assert (found.code, found.kind, found.harmless) == ("tf32-matmul", "environment", False)
-    on_a_cpu = check(live.torch.nn.Linear(2, 2), live.paddle.nn.Linear(2, 2), [])
-    assert "environment" not in {one.kind for one in on_a_cpu}, "nothing is computed in TF32 there"

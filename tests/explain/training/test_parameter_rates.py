@@ -26,7 +26,6 @@ def test_lr_ratio_is_part_of_each_parameters_rate(pieces, kits, ratio, outcome):
         lambda optimizer: kits.our_lr.StepLR(optimizer, 2, 0.5),
         lambda learning_rate: kits.their_lr.StepDecay(learning_rate, 2, 0.5),
         (ours, lambda model, learning_rate: adamw(kits, model, ratio, learning_rate)),
-        steps=5,
     )
     assert found.outcome is outcome, found.reason
 

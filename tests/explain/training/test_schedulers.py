@@ -252,9 +252,7 @@ def test_what_becomes_of_a_schedule_after_its_end_is_no_difference(pieces, kits)
 
 
 def test_a_setting_that_no_compared_step_shows_fails(pieces, kits):
-    found = run(
-        pieces, kits, lambda o, k: k.our_lr.StepLR(o, 30_000), lambda k: k.their_lr.StepDecay(0.1, 40_000), steps=20
-    )
+    found = run(pieces, kits, lambda o, k: k.our_lr.StepLR(o, 30_000), lambda k: k.their_lr.StepDecay(0.1, 40_000))
     assert found.outcome is Outcome.FAIL
     assert found.reason == "`step_size` of the port's schedule is 40000, the reference's 30000"
     assert [one.fix for one in found.diagnoses] == ["pass `step_size=30000` to the scheduler"]

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
 
 from tipchain.core.progress import Pace
-from tipchain.explain.causes.piece import Edit, Piece, PieceOutcome
+from tipchain.explain.causes.piece import Edit, Piece
 from tipchain.explain.causes.program import LAYER, Act, Op
 from tipchain.explain.causes.walk import Walk
 from tipchain.explain.findings import Cause, Diagnosis, shown_path
-from tipchain.explain.locate.differences import arrange, relative, rms
 from tipchain.explain.locate.matching import common_path
 from tipchain.explain.locate.verdicts import LayerVerdict, effective_bits
-from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
-from tipchain.weights.sides import join
+from tipchain.numbers.tolerance import EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,30 +59,6 @@ def holder_of(ops: Iterable[Op], piece: Piece) -> str:
     while place and type(layers[place]).forward.__module__.startswith("paddle."):
         place = place.rpartition(".")[0]
     return place
-
-
-def together(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
-    """Return several changes made at once."""
-    within = [one.within for one in hypotheses if one.within is not None]
-
-    @contextmanager
-    def every() -> Iterator[None]:
-        with ExitStack() as stack:
-            for enter in within:
-                stack.enter_context(enter())
-            yield
-
-    return Hypothesis(
-        code=hypotheses[0].code,
-        name=hypotheses[0].name,
-        message="; ".join(one.message for one in hypotheses),
-        fix="; ".join(one.fix for one in hypotheses),
-        acts={number: act for one in hypotheses for number, act in one.acts.items()},
-        within=every if within else None,
-        confirmed=all(one.confirmed for one in hypotheses),
-        changes=len(hypotheses),
-        place=common_path(one.place or "" for one in hypotheses),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,28 +123,20 @@ class Trials:
         for one in hypotheses:
             if self.over():
                 return
-            outcome = self._outcome(one)
-            if outcome is None:
-                continue
-            trial = self._judged(one, self.piece.error(outcome))
+            trial = self._tried(one)
             self.trials += [] if trial is None else [trial]
 
     def explains(self, one: Hypothesis) -> bool:
         """Tell whether a hypothesis explains the error, without keeping it."""
-        outcome = self._outcome(one)
-        if outcome is None:
-            return False
-        trial = self._judged(one, self.piece.error(outcome))
+        trial = self._tried(one)
         return trial is not None and trial.explained >= EXPLAINED
 
     def mends(self, one: Hypothesis) -> Trial | None:
         """Return how a hypothesis did, without keeping it, if nothing but rounding is left."""
-        outcome = self._outcome(one)
-        if outcome is None:
+        left = self._left(one)
+        if left is None or left > SAME_SINGLE:
             return None
-        left = self.piece.error(outcome)
-        trial = Trial(hypothesis=one, explained=1.0, whole=True, left=left, number=0)
-        return trial if left <= SAME_SINGLE else None
+        return Trial(hypothesis=one, explained=1.0, whole=True, left=left, number=0)
 
     def found(self) -> list[Trial]:
         """Return the explaining trials, best first, one per kind and name; wholes shut out parts."""
@@ -188,19 +154,20 @@ class Trials:
         """Return the trial that explains most."""
         return max(self.trials, key=lambda one: one.explained, default=None)
 
-    def _outcome(self, one: Hypothesis) -> PieceOutcome | None:
+    def _left(self, one: Hypothesis) -> float | None:
+        """Return the error that is left under a hypothesis; None where it cannot be run."""
         try:
-            if one.within is None:
-                return self.piece.run(one.acts, one.edit)
-            with one.within():
-                return self.piece.run(one.acts, one.edit, within=True)
+            with one.within() if one.within is not None else nullcontext():
+                outcome = self.piece.run(one.acts, one.edit, within=one.within is not None)
+            return self.piece.error(outcome)
         except Exception:  # noqa: BLE001  (a change that cannot be run explains nothing; it is counted)
             self.failed += 1
             return None
 
-    def _judged(self, one: Hypothesis, left: float) -> Trial | None:
-        """Return how a hypothesis did; None if it makes the error larger."""
-        if left > self.before * (1 + SAME_DOUBLE):
+    def _tried(self, one: Hypothesis) -> Trial | None:
+        """Return how a hypothesis did; None if it makes the error larger, or cannot be run."""
+        left = self._left(one)
+        if left is None or left > self.before * (1 + SAME_DOUBLE):
             return None
         share = explained(self.before, left)
         whole = share >= EXPLAINED and left <= max(REMAINDER * min(self.before, 1.0), NOISE)
@@ -226,54 +193,6 @@ def lower_precision(verdict: LayerVerdict) -> Diagnosis:
         evidence=f"in float64 it does what the reference does; in float32 its relative error is {verdict.own or 0.0:.3g}",
         fix=f"run {shown} in float32: leave out `paddle.amp.auto_cast` or a cast, or switch TF32 off (`NVIDIA_TF32_OVERRIDE=0`)",
     )
-
-
-def told_by_gradients(piece: Piece, outcome: PieceOutcome, unused: set[str]) -> Diagnosis | None:
-    """Return the cause where some parameters get no gradient, and the others the truth's.
-
-    Those ``unused`` are parameters that the port's code gives to nothing.
-    """
-    truth = {name: one for name, one in piece.truth.gradients.items() if rms(one)}
-    scale = max((rms(one) for one in truth.values()), default=0.0)
-    truth = {name: one for name, one in truth.items() if rms(one) > SAME_DOUBLE * scale}
-    missing = []
-    for name, expected in truth.items():
-        actual = outcome.gradients.get(name)
-        if actual is None or not rms(actual):
-            missing.append(name)
-            continue
-        axes = arrange(expected, actual)
-        if axes is None:
-            return None
-        if relative(expected.transpose(axes), actual) > CONSTANT:
-            return None
-    if missing:
-        if len(missing) == len(truth) or any(name.startswith("input ") for name in missing):
-            return None  # the code tells where
-        held = common_path(name.rpartition(".")[0] for name in missing)
-        place = join(piece.theirs.path, held)
-        shown = shown_path(place)
-        names = ", ".join(name.removeprefix(f"{held}.") for name in missing)
-        if unused >= {*missing}:
-            return Diagnosis(
-                code="operand",
-                name=names,
-                port_path=place,
-                message=f"{shown}: its `{names}` is not used, the reference's is",
-                evidence=f"it gets no gradient; the other {len(truth) - len(missing)} gradients are the reference's",
-                explained=1.0,
-                fix=f"use `{names}` in the forward of {shown} as the reference does",
-            )
-        return Diagnosis(
-            code="cut-gradient",
-            name=names,
-            port_path=place,
-            message=f"{shown}: {names} gets no gradient, the reference's does",
-            evidence=f"the other {len(truth) - len(missing)} gradients are the reference's",
-            explained=1.0,
-            fix=f"let {names} of {shown} be trained: set `stop_gradient = False`",
-        )
-    return None
 
 
 # How calls and layers are named in messages.

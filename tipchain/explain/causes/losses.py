@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tipchain.core.blame import placed
 from tipchain.errors import Outcome, TipchainError, UsageError
 from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.search import diagnose_loss
-from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, at_source, failed_to_run
+from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.differences import arrange, distance, rms
 from tipchain.explain.locate.runs import as_float, in_double
 from tipchain.explain.locate.trace import Call, Hole, is_array, put_back, take_out
@@ -41,23 +42,6 @@ class Evaluated:
     def flat(self) -> Array:
         """All gradients as one vector."""
         return np.concatenate([one.reshape(-1) for one in self.gradients] or [np.zeros(0)])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Problem:
-    """Two losses of the same outputs.
-
-    Attributes:
-        expected: the reference's.
-        actual: the port's.
-        outputs: what both were given.
-        run: ``(side, outputs)`` returns a loss of other outputs, None where it raises; side 0 is the reference.
-    """
-
-    expected: Evaluated
-    actual: Evaluated
-    outputs: tuple[Array, ...]
-    run: Callable[[int, Sequence[Array]], Evaluated | None]
 
 
 Run = Callable[..., Evaluated]
@@ -142,17 +126,17 @@ def _as_layer(side: LiveSide, loss: Loss, opened: Callable[[object], object]) ->
     return made
 
 
-def clamped(problem: Problem) -> bool:
-    """Tell whether the losses differ only by Paddle's softmax, which takes low logits for 64 below the largest."""
+def clamped(actual: Evaluated, outputs: Sequence[Array], run: Callable[[Sequence[Array]], Evaluated | None]) -> bool:
+    """Tell whether the port's loss is the reference's but for Paddle's softmax, which takes low logits for 64 below the largest."""
     for axis in (1, -1):
         moved = []
-        for one in problem.outputs:
+        for one in outputs:
             usable = one.ndim > 1 and one.dtype.kind == "f"
             moved.append(np.maximum(one, one.max(axis=axis, keepdims=True) - LOGIT_FLOOR) if usable else one)
-        if all(np.array_equal(one, other) for one, other in zip(moved, problem.outputs, strict=True)):
+        if all(np.array_equal(one, other) for one, other in zip(moved, outputs, strict=True)):
             return False
-        found = problem.run(0, moved)
-        if found is not None and abs(found.value - problem.actual.value) <= SAME_SINGLE * abs(problem.actual.value):
+        found = run(moved)
+        if found is not None and abs(found.value - actual.value) <= SAME_SINGLE * abs(actual.value):
             return True
     return False
 
@@ -209,7 +193,7 @@ def check_loss(
         FAIL with both values; ERROR where a loss raises, is no scalar, or both loss and gradient are zero.
     """
     structure, arrays, names = take_out(outputs, is_array)
-    theirs = _arranged(structure, arrays, names, port_outputs)
+    theirs = _arranged(arrays, names, outputs if port_outputs is None else port_outputs)
     structures = structure, theirs.structure
 
     def run(number: int, given: Sequence[Array], target: object, *, double: bool = True) -> Evaluated:
@@ -230,8 +214,8 @@ def check_loss(
     )
     assert isinstance(expected, Evaluated)
     assert isinstance(actual, Evaluated)
-    placed = zip(theirs.places, expected.gradients, strict=True)
-    if theirs.unlike and any(place is None and gradient.any() for place, gradient in placed):
+    both = zip(theirs.places, expected.gradients, strict=True)
+    if theirs.unlike and any(place is None and gradient.any() for place, gradient in both):
         return PieceCheck(outcome=Outcome.ERROR, reason=theirs.unlike)
     single, _ = singles
     if not precise:
@@ -239,12 +223,11 @@ def check_loss(
     else:
         floor = _errors(expected, single, ()) if isinstance(single, Evaluated) else [0.0] * (1 + len(arrays))
 
-    def again(number: int, given: Sequence[Array]) -> Evaluated | None:
-        found = _attempt(run, number, given, labels, double=precise)
+    def again(given: Sequence[Array]) -> Evaluated | None:
+        found = _attempt(run, 0, given, labels, double=precise)
         return found if isinstance(found, Evaluated) else None
 
-    problem = Problem(expected=expected, actual=actual, outputs=tuple(arrays), run=again)
-    found = _judge(problem, floor, precise=precise)
+    found = _judge(expected, actual, arrays, floor, again, precise=precise)
     nan = isnan(expected.value) or any(bool(np.isnan(one).any()) for one in expected.gradients)
     if found.outcome is Outcome.PASS and not equal_nan and nan:
         reason = f"{found.reason}; NaN on both sides fails unless equal_nan=True"
@@ -258,7 +241,7 @@ def check_loss(
         one, other = expected.flat[:SHOWN], actual.flat[:SHOWN]
         gradients = [", ".join(f"{value:.6g}" for value in side) for side in (other, one)]
         shown = f"the port's gradient begins with {gradients[0]}, the reference's with {gradients[1]}"
-        places = [f"the {who}'s is {_named(loss)}" for who, loss in zip(SIDE_NAMES, losses, strict=True)]
+        places = [f"the {who}'s is {placed(loss)}" for who, loss in zip(SIDE_NAMES, losses, strict=True)]
         parting = Diagnosis(
             code="parting",
             port_path=LOSS,
@@ -268,14 +251,6 @@ def check_loss(
         )
         cause = parting if cause is None else replace(cause, code="parting", evidence=f"{cause.evidence}; {shown}")
     return replace(found, diagnoses=(cause,))
-
-
-def _named(loss: Loss) -> str:
-    """Return the name of a loss, with the line of a user's own."""
-    own = loss.func if isinstance(loss, partial) else loss
-    own = own if hasattr(own, "__qualname__") else type(own)
-    library = str(getattr(own, "__module__", "")).startswith(("torch.", "paddle."))
-    return f"`{own.__qualname__}`{'' if library else at_source(own)}"
 
 
 def evaluate(
@@ -368,12 +343,9 @@ class _Arranged:
         )
 
 
-def _arranged(structure: Nested, arrays: Sequence[Array], names: Sequence[str], port: Nested) -> _Arranged:
+def _arranged(arrays: Sequence[Array], names: Sequence[str], port: Nested) -> _Arranged:
     """Return where the reference's outputs stand in the port's: by name, else in the order of both; either may have more."""
     shapes = tuple(one.shape for one in arrays)
-    if port is None:
-        places = tuple(_Place(number, tuple(range(one.ndim))) for number, one in enumerate(arrays))
-        return _Arranged(structure, places, tuple(arrays), shapes)
     theirs, others, port_names = take_out(port, is_array)
     if sorted(names) == sorted(port_names):
         theirs = put_back(theirs, [Hole(names.index(one)) for one in port_names])
@@ -429,9 +401,16 @@ def _errors(expected: Evaluated, actual: Evaluated, outputs: Sequence[Array]) ->
     return found
 
 
-def _judge(problem: Problem, floor: Sequence[float], *, precise: bool) -> PieceCheck:
-    expected, actual = problem.expected, problem.actual
-    errors = [apart, *gradients] = _errors(expected, actual, problem.outputs)
+def _judge(
+    expected: Evaluated,
+    actual: Evaluated,
+    outputs: Sequence[Array],
+    floor: Sequence[float],
+    again: Callable[[Sequence[Array]], Evaluated | None],
+    *,
+    precise: bool,
+) -> PieceCheck:
+    errors = [apart, *gradients] = _errors(expected, actual, outputs)
     names = ["the loss", *(f"the gradient of output {number}" for number in range(len(expected.gradients)))]
     limits = [max(one, CONSTANT) if precise else 2 * one for one in floor]
     measured = [
@@ -458,7 +437,9 @@ def _judge(problem: Problem, floor: Sequence[float], *, precise: bool) -> PieceC
         flat = "" if any(one.any() for one in expected.gradients) else "; neither depends on the outputs"
         reason = f"{values}, gradients apart by {numbers['gradient_difference']:.1e}{flat}{method}"
         return PieceCheck(outcome=Outcome.PASS, reason=reason, numbers=numbers)
-    if all(error <= 2 * limit for error, limit in zip(gradients, limits[1:], strict=True)) and clamped(problem):
+    if all(error <= 2 * limit for error, limit in zip(gradients, limits[1:], strict=True)) and clamped(
+        actual, outputs, again
+    ):
         reason = (
             f"gradients agree; the losses ({values}) do not, only because Paddle's softmax clips outputs at "
             "64 below the largest"

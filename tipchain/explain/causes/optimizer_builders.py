@@ -74,15 +74,7 @@ def call_builder(builder: Builder, offers: Mapping[str, object], first: tuple[st
 
 
 def _call(builder: Builder, chosen: Mapping[str, str], offers: Mapping[str, object]) -> object:
-    args, kwargs = [], {}
-    for name, one in _parameters(builder).items():
-        if name in chosen:
-            value = offers[chosen[name]]
-            if one.kind is one.POSITIONAL_ONLY:
-                args.append(value)
-            else:
-                kwargs[name] = value
-    return builder(*args, **kwargs)
+    return builder(**{name: offers[role] for name, role in chosen.items()})
 
 
 def _parameters(builder: Builder) -> Mapping[str, inspect.Parameter]:

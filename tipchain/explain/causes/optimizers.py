@@ -299,7 +299,6 @@ def check_optimizers(
     names: Mapping[str, str] | None = None,
     seed: int = 0,
     schedulers: tuple[Builder | None, Builder | None] | None = None,
-    gradients: Mapping[str, Array] | None = None,
     clips: Clips = (None, None),
 ) -> PieceCheck:
     """Compare every update that two optimizers make of the same gradients, from the same parameters, in float64.
@@ -319,7 +318,6 @@ def check_optimizers(
         names: Paddle's name by torch's where names and structure cannot tell.
         seed: of the gradients.
         schedulers: the builders of schedules, where Paddle's optimizer is given one.
-        gradients: gradients by torch's name, from which every other update is made; random ones without.
         clips: what each side's loop does to the gradients before an update, called as builders are.
 
     Returns:
@@ -338,7 +336,7 @@ def check_optimizers(
             with suppress(Exception):  # an optimizer of the user's may say nothing about itself
                 settings = _settings_of(opened)
         updates = max(iterations, len(SIZES) if opened.elements <= LARGE else FEW)
-        watched = _run(opened, updates, seed, gradients or {}, double=double)
+        watched = _run(opened, updates, seed, double=double)
         return _Ran(opened, watched, updates, double, settings)
 
     def judge(ran: _Ran, *, whole: bool) -> PieceCheck:
@@ -348,11 +346,10 @@ def check_optimizers(
         return judge(run(double=double, whole=True), whole=True)
 
     try:
-        if not gradients:
-            with suppress(Exception):  # an optimizer that keeps tensors of the parameters' sizes from the start
-                ran = run(double=True, whole=False)
-                if ran.opened.whole or (ran.moved and not ran.failing):
-                    return judge(ran, whole=False)
+        with suppress(Exception):  # an optimizer that keeps tensors of the parameters' sizes from the start
+            ran = run(double=True, whole=False)
+            if ran.opened.whole or (ran.moved and not ran.failing):
+                return judge(ran, whole=False)
         with suppress(RuntimeError, NotImplementedError, ValueError):  # a kernel that takes no float64
             return attempt(double=True)
         return attempt(double=False)
@@ -362,9 +359,7 @@ def check_optimizers(
         return failed_to_run("building or stepping the optimizers", error)
 
 
-def _run(
-    opened: Opened, count: int, seed: int, gradients: Mapping[str, Array], *, double: bool
-) -> dict[str, _ParameterCourse]:
+def _run(opened: Opened, count: int, seed: int, *, double: bool) -> dict[str, _ParameterCourse]:
     """Step both sides with equal gradients, and keep how far their updates are apart."""
     reference, port = opened.sides
     keeps_rate = isinstance(port, PaddleUpdates) and port.keeps_rate
@@ -377,10 +372,9 @@ def _run(
     # Gradients are of their parameter's size, of zeros of the usual one.
     sizes = {name: float(np.sqrt(np.mean(one**2))) if one.size else 0.0 for name, one in values.items()}
     usual = float(np.median([one for one in sizes.values() if one > 0] or [1.0]))
-    known = {name: float(np.sqrt(np.mean(np.square(one)))) for name, one in gradients.items() if np.size(one)}
-    scales = {name: known.get(name) or (size if size > 0 else usual) for name, size in sizes.items()}
+    scales = {name: size if size > 0 else usual for name, size in sizes.items()}
     for step in range(count):
-        for name, given in _gradients(values, scales, seed, step, gradients):
+        for name, given in _gradients(values, scales, seed, step):
             kept = watched[name]
             kept.gradients.append(given.reshape(-1)[kept.chosen].copy())
             for side in opened.sides:
@@ -409,16 +403,13 @@ def _run(
 
 
 def _gradients(
-    values: Mapping[str, Array], scales: Mapping[str, float], seed: int, step: int, given: Mapping[str, Array]
+    values: Mapping[str, Array], scales: Mapping[str, float], seed: int, step: int
 ) -> Iterator[tuple[str, Array]]:
     size = SIZES[step % len(SIZES)]
     for number, (name, value) in enumerate(values.items()):
-        if step % 2 and name in given and np.shape(given[name]) == value.shape:
-            yield name, np.asarray(given[name], np.float64) * size
-        else:
-            generator = np.random.default_rng([seed, step, number])
-            drawn = generator.standard_normal(min(value.size, DRAWN)) * (size * scales[name])
-            yield name, np.resize(drawn, value.shape)
+        generator = np.random.default_rng([seed, step, number])
+        drawn = generator.standard_normal(min(value.size, DRAWN)) * (size * scales[name])
+        yield name, np.resize(drawn, value.shape)
 
 
 def _limit(*, double: bool) -> float:

@@ -130,7 +130,6 @@ def check_schedulers(
     schedulers: tuple[Builder | None, Builder | None],
     iterations: int = 5,
     names: Mapping[str, str] | None = None,
-    steps: int | None = None,
 ) -> PieceCheck:
     """Step both schedules and compare the learning rate of every parameter at every step.
 
@@ -144,9 +143,8 @@ def check_schedulers(
         port: a ``paddle.nn.Layer``.
         builders: of the optimizers.
         schedulers: of the schedules; None: the rate stays.
-        iterations: steps at least.
+        iterations: steps at least; else to the end of the longer schedule, 200 where none says.
         names: Paddle's name by torch's where names and structure cannot tell.
-        steps: how many to compare; by default to the end of the longer schedule, 200 where none says.
 
     Returns:
         FAIL with both rates of the first step that differs; ERROR where something raises or no rate ever moves.
@@ -163,7 +161,7 @@ def check_schedulers(
         ours = sides.reference.framework.updates(model, optimizer, {})
         theirs = PaddleUpdates(sides.port.framework, slots, other)  # type: ignore[arg-type]
         settings = read(schedule, 0), read(paddles, 1)
-        count = steps or _count((schedule, paddles), iterations)
+        count = _count((schedule, paddles), iterations)
         expected, actual = _walk(ours, schedule, count), _walk(theirs, paddles, count)
     except TipchainError as error:
         return PieceCheck(outcome=Outcome.ERROR, reason=str(error))

@@ -15,21 +15,12 @@ import numpy as np
 from tipchain.core.language import listed
 from tipchain.core.progress import Pace
 from tipchain.explain.causes.edits import alike, by_substitution, cut_gradients, edits, only_in_one, other_layers
-from tipchain.explain.causes.hypotheses import (
-    Hypothesis,
-    Trial,
-    Trials,
-    below,
-    called,
-    lower_precision,
-    place_of,
-    told_by_gradients,
-)
+from tipchain.explain.causes.hypotheses import Hypothesis, Trial, Trials, below, called, lower_precision, place_of
 from tipchain.explain.causes.lines import Frame, codes_of, namesake, only_unlike, reads_alike
 from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.program import LAYER, has_own_backward
 from tipchain.explain.causes.settings import by_findings, by_meaning
-from tipchain.explain.causes.tensors import by_tensors, by_unsaved, own_tensors
+from tipchain.explain.causes.tensors import by_tensors, by_unsaved
 from tipchain.explain.causes.walk import Parting, Walk, acts_of, show
 from tipchain.explain.findings import Diagnosis, Finding, at_source, only_return, shown_path
 from tipchain.explain.locate.between_layers import enlarge, holds
@@ -357,12 +348,6 @@ def _diagnose(
         if not trials.settled() and piece.backward:
             trials.run(cut_gradients(piece, trials.base.ops, trials.base.outputs))
             trials.run(other_layers(piece, trials.walk))
-        if not trials.settled() and piece.backward:
-            used = {id(one) for op in trials.base.ops for one in piece.tensors((op.args, dict(op.kwargs)))}
-            unused = {name for name, one in own_tensors(piece) if id(one) not in used}
-            direct = told_by_gradients(piece, trials.base, unused)
-            if direct is not None:
-                return [direct]
         if inside is not None and not piece.backward:
             told = _told_by_places(piece, trials, inside)
             if told:

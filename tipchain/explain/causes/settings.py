@@ -9,7 +9,7 @@ from functools import partial
 from inspect import signature
 from types import ModuleType
 
-from tipchain.explain.causes.hypotheses import Hypothesis, below, class_of, place_of, same_setting, together
+from tipchain.explain.causes.hypotheses import Hypothesis, below, class_of, place_of, same_setting
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, Op, instead
 from tipchain.explain.findings import CONSTRUCTED, Finding
@@ -36,8 +36,6 @@ def by_findings(piece: Piece, ops: Sequence[Op], findings: Sequence[Finding]) ->
             continue
         tried += [replace(one, fix=finding.fix, evidence=CONSTRUCTED, place=theirs, confirmed=True) for one in found]
     yield from tried
-    if len(tried) > 1:
-        yield replace(together(tried), evidence=CONSTRUCTED)
 
 
 def _applied(

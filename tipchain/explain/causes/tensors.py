@@ -61,34 +61,25 @@ class SharedTensor:
         return bool(np.allclose(self.ours, self.theirs, rtol=0, atol=places * UNIT * scale))
 
 
-def held_by(piece: Piece) -> tuple[list[SharedTensor], dict[str, Array]]:
-    """Return the tensors that both layers have, and those that only the reference has."""
-    slots = {slot.name: slot for slot in _slots(piece)}
-    state = {
-        name: piece.sides.reference.view(tensor)
-        for name, tensor in (piece.reference.state_dict().items() if slots else ())
-        if tensor.is_floating_point()
-    }
-    both = [_held(slots[name], array) for name, array in state.items() if name in slots]
-    return both, {name: one.astype(np.float64) for name, one in state.items() if name not in slots}
-
-
-def _held(slot: TensorSlot, ours: Array) -> SharedTensor:
-    """Return a tensor of both layers; values that differ in float64, those that do not as they are, not copied."""
-    theirs = port_array(slot)
-    if not equal(ours, theirs):
-        ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
-    return SharedTensor(name=slot.name, ours=ours, theirs=theirs, slot=slot)
+def held_by(piece: Piece) -> list[SharedTensor]:
+    """Return the tensors that both layers have, in float64 where they differ."""
+    slots, both = {slot.name: slot for slot in _slots(piece)}, []
+    for name, tensor in piece.reference.state_dict().items():
+        if name in slots and tensor.is_floating_point():
+            ours, theirs = piece.sides.reference.view(tensor), port_array(slots[name])
+            if not equal(ours, theirs):
+                ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
+            both.append(SharedTensor(name=name, ours=ours, theirs=theirs, slot=slots[name]))
+    return both
 
 
 @contextmanager
-def replaced(held: Sequence[SharedTensor], values: Mapping[str, Array] | None = None) -> Iterator[None]:
-    """Let the port's layer have the reference's tensors, or other values, for a while."""
+def replaced(held: Sequence[SharedTensor]) -> Iterator[None]:
+    """Let the port's layer have the reference's tensors for a while."""
     before = [[tensor.numpy() for tensor in _tensors(one)] for one in held]
     try:
         for one in held:
-            wanted = one.ours if values is None else values[one.name]
-            _set(one, [wanted] if one.slot is None else divide(wanted, one.slot))
+            _set(one, [one.ours] if one.slot is None else divide(one.ours, one.slot))
         yield
     finally:
         for one, arrays in zip(held, before, strict=True):
@@ -166,10 +157,8 @@ def describe(one: SharedTensor, own: str, wrong: Sequence[SharedTensor], state: 
 
 def by_tensors(piece: Piece, state: Mapping[str, Array]) -> Iterator[Hypothesis]:
     """Yield the port's layer with the reference's tensors, each alone and all together."""
-    both, missing = held_by(piece)
-    wrong = [one for one in both if one.differs]
-    training = bool(getattr(piece.port, "training", False))
-    if training:
+    wrong = [one for one in held_by(piece) if one.differs]
+    if getattr(piece.port, "training", False):
         wrong = [one for one in wrong if one.name.rpartition(".")[2] not in STATISTICS]
     told = {one.name: describe(one, join(piece.ours.path, one.name), wrong, state) for one in wrong}
     for one in wrong:
@@ -178,26 +167,6 @@ def by_tensors(piece: Piece, state: Mapping[str, Array]) -> Iterator[Hypothesis]
         code, what, fix = told[wrong[0].name]
         names = ", ".join(one.name for one in wrong[:6])
         yield _given_values(piece, wrong, (code, f"several tensors are wrong ({names}); {wrong[0].name} {what}", fix))
-    bias = missing.get("bias")
-    if bias is None or bias.ndim != 1 or piece.theirs.call.children:
-        return
-    side, last = piece.sides.port, piece.ours.call.type in ("Linear", "LayerNorm")
-
-    def add(outputs: list[Tensor]) -> list[Tensor]:
-        first, *rest = outputs
-        axis = first.ndim - 1 if last else next(axis for axis in (1, first.ndim - 1) if first.shape[axis] == bias.size)
-        shape = [-1 if one == axis else 1 for one in range(first.ndim)]
-        return [first + side.tensor(bias.reshape(shape), gradient=False), *rest]
-
-    yield Hypothesis(
-        code="structure",
-        name="bias",
-        message="it has no bias, the reference has",
-        confirmed=True,
-        edit=add,
-        fix=f"don't pass `bias_attr=False` to `{piece.theirs.path}`, and load the reference's bias",
-        evidence="with the reference's bias the error is gone",
-    )
 
 
 def by_unsaved(piece: Piece, state: Mapping[str, Array]) -> Iterator[Hypothesis]:

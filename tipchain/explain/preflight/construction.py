@@ -1,7 +1,8 @@
-"""All that can be compared before anything runs: layers, modes, precision, containers, the environment."""
+"""All that can be compared before anything runs: layers, modes, precision, containers."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -9,141 +10,59 @@ from typing import Literal
 from tipchain.core.language import listed
 from tipchain.explain.findings import Effect, Finding
 from tipchain.explain.locate.differences import relative_arranged
-from tipchain.explain.locate.matching import CallPair, LayerPair
+from tipchain.explain.locate.matching import CallPair, LayerPair, common_path
 from tipchain.explain.locate.trace import TracedValue
 from tipchain.explain.preflight.paired import (
     PairedLayers,
     axes_comparable,
     computes_the_same,
-    inner_pairs,
     never_alike,
     orders_comparable,
 )
-from tipchain.explain.preflight.parameters import Tensors, check_parameters, check_ties, is_floating, port_name
+from tipchain.explain.preflight.parameters import SHOWN, Tensors, check_parameters, is_floating, port_name
 from tipchain.facts.layers import kind_of, runs_as_built
 from tipchain.facts.settings import UNTOLD, LayerKind, Trait, plain, same, tidy
 from tipchain.framework_types import Model, Setting
 from tipchain.numbers.tolerance import SAME_SINGLE
 from tipchain.weights.sides import join
 
-
-def check_environment() -> Iterator[Finding]:
-    """Yield the settings of TF32 on a GPU where a whole process's sides may differ.
-
-    Sources: https://pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices, and the
-    switches that ``paddle.base.core`` has in builds with CUDA.
-    """
-    import paddle
-    import torch
-
-    core = paddle.base.core
-    for code, what, ours, switch in (
-        ("tf32-matmul", "TF32 in matrix products", torch.backends.cuda.matmul, "cublas"),
-        ("tf32-convolution", "TF32 in convolutions", torch.backends.cudnn, "cudnn"),
-    ):
-        read = getattr(core, f"get_{switch}_switch", None)
-        if read is None or bool(ours.allow_tf32) == bool(read()):
-            continue
-        reference, port = f"allow_tf32={bool(ours.allow_tf32)}", f"{switch}_switch={bool(read())}"
-        yield Finding(
-            code=code,
-            kind="environment",
-            reference=reference,
-            port=port,
-            message=f"{what}: torch has {reference}, Paddle {port}",
-            fix=f"call `paddle.base.core.set_{switch}_switch({bool(ours.allow_tf32)})`, or set NVIDIA_TF32_OVERRIDE=0 for both",
-        )
-
-
-SYNONYMS = {
-    "epsilon": ("eps", "epsilon", "variance_epsilon", "norm_eps", "layer_norm_eps"),
-    "dropout-p": tuple(
-        """
-            p prob drop_prob drop dropout dropout_p dropout_prob drop_rate dropout_rate drop_path
-            drop_path_prob drop_path_rate
-        """.split()
-    ),
-    "negative-slope": ("negative_slope", "slope", "leaky_slope"),
-    "num-heads": ("num_heads", "nhead", "n_heads", "n_head", "heads"),
-}
-"""Names under which classes of different authors keep the same; a class must have one of them only."""
 CONVENTIONS = ("momentum", "axis", "dim", "format", "dtype", "name", "device", "version", "scale", "path", "inplace")
 """Words in names of attributes that the frameworks mean differently, or that compute nothing."""
 
 
 def compare_own(pair: PairedLayers) -> Iterator[Finding]:
-    """Yield the plain attributes of one name, or of names for the same, that differ.
-
-    They may be kept and not used, or used in other ways; what they do to the outputs is measured elsewhere. So they
-    count for nothing, but for a dropout's probability in classes of one name, which no output of an eval mode shows.
-    """
+    """Yield the plain attributes of one name that differ; their effect is measured."""
     ours, theirs = _attributes(pair.reference), _attributes(pair.port)
-    for code, one, other in _common(ours, theirs):
-        if same(_folded(ours[one]), _folded(theirs[other])):
+    for name, expected in ours.items():
+        actual = theirs.get(name)
+        if type(expected) is not type(actual) or same(expected, actual):
             continue
-        reference, port = f"{one}={ours[one]!r}", f"{other}={theirs[other]!r}"
-        random = code == "dropout-p" and _same_class(pair) and _rates(ours[one], theirs[other])
         yield pair.finding(
-            code,
-            (reference, port),
-            f"{pair.port_path or 'the model'} ({type(pair.port).__name__}) has {port} where torch's has {reference}",
-            f"set `{other}` of `{pair.port_path}` to {ours[one]!r}",
-            effect="elsewhere" if random else "none",
+            name.replace("_", "-").lower(),
+            (f"{name}={expected!r}", f"{name}={actual!r}"),
+            f"{name_of(pair)} ({type(pair.port).__name__}) has {name}={actual!r} where torch's has {name}={expected!r}",
+            f"set `{name}` of {place_of(pair)} to {expected!r}",
+            effect="none",
         )
 
 
 def _attributes(layer: object) -> dict[str, object]:
     """Return a layer's attributes that are numbers, strings, truth values or tuples of them, without underscores."""
-    found = {}
-    for name, value in vars(layer).items():
-        known = plain(value) if isinstance(value, bool | int | float | str | tuple | list) else None
-        if known is not None and _is_plain(known):
-            found[name.lstrip("_")] = known
-    for name in ("training", "full_name", "built", "init_in_dynamic_mode"):
-        found.pop(name, None)
-    return found
-
-
-def _folded(value: object) -> object:
-    return value.lower() if isinstance(value, str) else value
+    found = {name.lstrip("_"): plain(value) for name, value in vars(layer).items() if _is_plain(value)}
+    own = ("training", "full_name", "built", "init_in_dynamic_mode", *CONVENTIONS)
+    return {name: value for name, value in found.items() if not any(word in name.lower() for word in own)}
 
 
 def _is_plain(value: object) -> bool:
-    if isinstance(value, tuple):
-        return all(_is_plain(one) for one in value)
+    if isinstance(value, tuple | list):
+        return all(map(_is_plain, value))
     return isinstance(value, bool | int | float | str)
-
-
-def _common(ours: Mapping[str, object], theirs: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
-    """Yield the code and both names of attributes that belong together."""
-    grouped = set()
-    for code, names in SYNONYMS.items():
-        mine, its = ([name for name in names if name in side] for side in (ours, theirs))
-        if len(mine) == len(its) == 1:
-            grouped.add(mine[0])
-            yield code, mine[0], its[0]
-    for name in ours:
-        odd = any(word in name.lower() for word in CONVENTIONS)
-        if name in theirs and name not in grouped and not odd and type(ours[name]) is type(theirs[name]):
-            yield name.replace("_", "-").lower(), name, name
-
-
-def _same_class(pair: PairedLayers) -> bool:
-    names = {type(layer).__name__.replace("_", "").lower() for layer in (pair.reference, pair.port)}
-    return len(names) == 1
-
-
-def _rates(*values: object) -> bool:
-    return all(isinstance(one, float | int) and not isinstance(one, bool) and 0 <= one < 1 for one in values)
 
 
 # What matched layers are made with, compared.
 
 
-AnyPair = PairedLayers | tuple[str, Model, str, Model]
-
-
-def check_layers(pairs: Iterable[AnyPair]) -> list[Finding]:
+def check_layers(pairs: Iterable[PairedLayers]) -> list[Finding]:
     """Compare matched layers' settings, whether or not they hold parameters.
 
     Values are compared as torch means them: Paddle's momentum of 0.99 is torch's of 0.01, ``padding="SAME"`` is the
@@ -154,7 +73,7 @@ def check_layers(pairs: Iterable[AnyPair]) -> list[Finding]:
         A finding per setting that differs, in the order of the pairs.
     """
     found: list[Finding] = []
-    for pair in expanded(pairs):
+    for pair in pairs:
         ours, theirs = kind_of(pair.reference, 0), kind_of(pair.port, 1)
         own = not (runs_as_built(pair.reference, 0) and runs_as_built(pair.port, 1))
         if ours is None or theirs is None:
@@ -164,21 +83,6 @@ def check_layers(pairs: Iterable[AnyPair]) -> list[Finding]:
         elif not own and not computes_the_same(pair, (ours, theirs)):  # a user's own forward is judged by its results
             found.append(_other_dropout(pair, ours, theirs) or _other_type(pair, ours, theirs))
     return found
-
-
-def expanded(pairs: Iterable[AnyPair]) -> Iterator[PairedLayers]:
-    """Yield the pairs, each once, and after those of Transformer layers the layers inside."""
-    given = [PairedLayers(*one) for one in pairs]
-    seen = set()
-    known = {(one.reference_path, one.port_path) for one in given}
-    for pair in given:
-        if (pair.reference_path, pair.port_path) in seen:
-            continue
-        seen.add((pair.reference_path, pair.port_path))
-        yield pair
-        kind = kind_of(pair.reference, 0)
-        if kind is not None and kind.inner and kind is kind_of(pair.port, 1):
-            yield from (one for one in inner_pairs(pair, kind) if (one.reference_path, one.port_path) not in known)
 
 
 def _compare(pair: PairedLayers, kind: LayerKind) -> Iterator[Finding]:
@@ -292,7 +196,7 @@ def place_of(pair: PairedLayers) -> str:
 
 
 def check_flags(
-    reference: Model, port: Model, pairs: Iterable[AnyPair] = (), tensors: Tensors | None = None
+    reference: Model, port: Model, pairs: Iterable[PairedLayers] = (), tensors: Tensors | None = None
 ) -> list[Finding]:
     """Compare the modes of matched layers, where the models' own agree, and the dtypes of their parameters.
 
@@ -306,7 +210,7 @@ def check_flags(
     if bool(reference.training) != bool(port.training):
         found.append(_modes_of_models(reference, port))
     else:
-        found += [one for pair in expanded(pairs) for one in _modes(pair)]
+        found += [one for pair in pairs for one in _modes(pair)]
     if tensors is not None:
         found += _dtypes(tensors)
     return found
@@ -333,73 +237,54 @@ def _modes_of_models(reference: Model, port: Model) -> Finding:
     )
 
 
-def _minds_mode(layer: Model, side: Literal[0, 1]) -> bool:
-    """Tell whether a layer does other things in train mode: of its kind, or as its own code asks."""
-    kind = kind_of(layer, side)
-    if kind is not None:
-        return kind.by_mode and drops(layer)
-    return "training" in getattr(type(layer).forward, "__code__", _minds_mode.__code__).co_names
-
-
 def _modes(pair: PairedLayers) -> Iterator[Finding]:
-    kind = kind_of(pair.reference, 0)
-    if kind is None or kind is not kind_of(pair.port, 1) or not kind.by_mode:
+    ours, theirs = kind_of(pair.reference, 0), kind_of(pair.port, 1)
+    if ours is None or ours is not theirs or pair.reference.training == pair.port.training:
         return
-    ours, theirs = _minds(pair.reference), _minds(pair.port)
-    if ours is None or theirs is None or ours == theirs:
-        return
-    yield pair.finding(
-        "mode",
-        (f"training={pair.reference.training}", f"training={pair.port.training}"),
-        f"{name_of(pair)} is in {_word(pair.port)} mode, torch's in {_word(pair.reference)} mode, "
-        "and the models' own modes agree",
-        f"call `{_word(pair.reference)}()` of `{pair.port_path}`",
-        kind="flag",
-    )
+    if _minds_mode(pair.reference, 0) and _minds_mode(pair.port, 1):
+        yield pair.finding(
+            "mode",
+            (f"training={pair.reference.training}", f"training={pair.port.training}"),
+            f"{name_of(pair)} is in {_word(pair.port)} mode, torch's in {_word(pair.reference)} mode, "
+            "and the models' own modes agree",
+            f"call `{_word(pair.reference)}()` of `{pair.port_path}`",
+            kind="flag",
+        )
 
 
-def _minds(layer: Model) -> bool | None:
-    """Tell whether a layer is in train mode; None where that changes nothing."""
-    if not drops(layer):
-        return None
-    if getattr(layer, "_use_global_stats", None):  # frozen: running statistics in either mode
-        return False
-    if hasattr(layer, "running_mean") and layer.running_mean is None:
-        return None
-    return bool(layer.training)
-
-
-def drops(layer: object) -> bool:
-    """Tell whether a layer that has a probability of dropping drops anything; of any other layer, that it may."""
+def _minds_mode(layer: Model, side: Literal[0, 1]) -> bool:
+    """Tell whether a layer does other things in train mode: of its kind and by its settings, or as its own code asks."""
+    kind = kind_of(layer, side)
+    if kind is None:
+        return "training" in getattr(type(layer).forward, "__code__", _minds_mode.__code__).co_names
+    frozen = getattr(layer, "_use_global_stats", None) or getattr(layer, "running_mean", "") is None
     rate = getattr(layer, "p", getattr(layer, "dropout", None))
-    if not isinstance(rate, int | float):
-        return True
-    return rate != 0 and getattr(layer, "num_layers", 2) != 1
+    drops = not isinstance(rate, int | float) or (rate != 0 and getattr(layer, "num_layers", 2) != 1)
+    return kind.by_mode and drops and not frozen
 
 
 def _dtypes(tensors: Tensors) -> Iterator[Finding]:
-    """Yield the dtypes that differ; one finding where all of both models' do alike."""
-    pairs = [
-        (pair, pair.ours, pair.theirs)
-        for pair in tensors.pairs
-        if pair.ours is not None and pair.theirs is not None and is_floating(pair.ours) and is_floating(pair.theirs)
-    ]
-    kinds = {(ours.dtype, theirs.dtype) for _, ours, theirs in pairs}
-    whole = len(kinds) == 1 and len(pairs) > 1
-    for pair, ours, theirs in pairs[:1] if whole else pairs:
+    """Yield the dtypes that differ, each with the parameters that have it."""
+    apart: dict[tuple[str, str], list[str]] = defaultdict(list)
+    paths: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for pair in tensors.pairs:
+        ours, theirs = pair.ours, pair.theirs
+        if ours is None or theirs is None or not (is_floating(ours) and is_floating(theirs)):
+            continue
         if ours.dtype != theirs.dtype:
-            name = port_name(theirs)
-            of_all = f"the port's parameters are {theirs.dtype}, those of torch's model {ours.dtype}"
-            yield Finding(
-                code="dtype",
-                kind="flag",
-                reference_path="" if whole else pair.layers.reference,
-                port_path="" if whole else pair.layers.port,
-                reference=f"torch.{ours.dtype}",
-                port=f"paddle.{theirs.dtype}",
-                message=of_all if whole else f"{name} is {theirs.dtype}, torch's {ours.name} {ours.dtype}",
-                fix=f"call `to(dtype='{ours.dtype}')` of the port" if whole else f"make `{name}` {ours.dtype}",
-            )
+            apart[ours.dtype, theirs.dtype].append(port_name(theirs))
+            paths[ours.dtype, theirs.dtype].append(pair.layers.port)
+    for (expected, actual), names in apart.items():
+        shown = listed(names, SHOWN)
+        yield Finding(
+            code="dtype",
+            kind="flag",
+            port_path=common_path(paths[expected, actual]),
+            reference=f"torch.{expected}",
+            port=f"paddle.{actual}",
+            message=f"{len(names)} parameters of the port are {actual}, torch's {expected}: {shown}",
+            fix=f"call `to(dtype='{expected}')` of the port, or of the layers of {shown}",
+        )
 
 
 SHAPING = frozenset(
@@ -431,8 +316,7 @@ def check(
         tensors: those of the models, if they are matched already.
 
     Returns:
-        The findings, each once: about layers in the order of torch's model, then about the models, the
-        environment. A pair of calls that names and inputs do not confirm makes findings without effect.
+        The findings, each once: about layers in the order of torch's model, then about the models. A pair of calls that names and inputs do not confirm makes findings without effect.
 
     Raises:
         WeightsError: a lazy layer of torch's has no shape yet.
@@ -449,17 +333,10 @@ def check(
         for one in check_parameters(tensors)
         if not (one.code in FOLLOWING and (_paths(one) in shaped or (one.code, *_paths(one)) in told))
     ]
-    flags = [
-        one
-        for one in check_flags(reference, port, pairs.found, tensors)
-        if one.code != "mode" or ("statistics", *_paths(one)) not in told
-    ]
-    of_models = [*arguments, *kept, *flags, *check_ties(reference, port)]
+    of_models = [*arguments, *kept, *check_flags(reference, port, pairs.found, tensors)]
     order = {path: number for number, path in enumerate(pairs.reference)}
     last = len(order)
     found = sorted(of_models, key=lambda one: order.get(one.reference_path, last) if any(_paths(one)) else last)
-    if any(one.is_cuda for one in reference.parameters()):  # elsewhere TF32 is not computed in
-        found += check_environment()
     return list(dict.fromkeys(found))
 
 
@@ -493,15 +370,15 @@ class _Pairs:
         inner = {key for key, call in self.calls.items() if not call.whole}
         paths = {*self.given, *inner}
         order = {path: number for number, path in enumerate(self.reference)}
-        there = ((one, other) for one, other in paths if one in self.reference and other in self.port)
-        known = sorted(there, key=lambda pair: order[pair[0]])
-        held = list(self._transformers())
-        made = [
-            PairedLayers(one, self.reference[one], other, self.port[other], self._shapes((one, other)))
-            for one, other in known
-        ]
-        self.given |= {(one.reference_path, one.port_path) for one in held}
-        self.found = sorted([*made, *held], key=lambda one: order[one.reference_path])
+        known = {
+            pair: PairedLayers(pair[0], self.reference[pair[0]], pair[1], self.port[pair[1]], self._shapes(pair))
+            for pair in paths
+            if pair[0] in self.reference and pair[1] in self.port
+        }
+        for one in self._transformers():
+            known.setdefault((one.reference_path, one.port_path), one)
+            self.given.add((one.reference_path, one.port_path))
+        self.found = sorted(known.values(), key=lambda one: order[one.reference_path])
 
     def _transformers(self) -> Iterator[PairedLayers]:
         """Yield the layers of a Transformer, one by one, where both models have as many of a kind."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from tipchain.explain.findings import Effect, Finding
-from tipchain.facts.settings import LayerKind, Shape, held, ntuple, plain, same, space
+from tipchain.facts.settings import LayerKind, Shape, held, ntuple, space
 from tipchain.framework_types import Model
 
 
@@ -44,16 +43,6 @@ class PairedLayers(NamedTuple):
         )
 
 
-def inner_pairs(pair: PairedLayers, kind: LayerKind) -> Iterator[PairedLayers]:
-    """Yield the pairs of layers inside a pair of Transformer layers."""
-    for ours in kind.inner:
-        theirs = kind.storage.children.get(ours, ours) if kind.storage is not None else ours
-        reference, port = getattr(pair.reference, ours, None), getattr(pair.port, theirs, None)
-        if reference is not None and port is not None:
-            paths = (".".join(filter(None, one)) for one in ((pair.reference_path, ours), (pair.port_path, theirs)))
-            yield PairedLayers(next(paths), reference, next(paths), port)
-
-
 def axes_comparable(pair: PairedLayers, one: object, other: object) -> bool:
     """Tell whether two axes may be compared: the layouts are the same, and both count from the same end."""
     if pair.shapes is not None:
@@ -86,28 +75,12 @@ def never_alike(one: LayerKind, other: LayerKind) -> bool:
 
 
 def computes_the_same(pair: PairedLayers, kinds: tuple[LayerKind, LayerKind]) -> bool:
-    """Tell whether two layers of different kinds are made so that they compute the same."""
+    """Tell whether two layers of different kinds do nothing, or are pools of the same windows."""
     layers = list(zip((pair.reference, pair.port), kinds, pair.shapes or (None, None), strict=True))
-    one, other = (_function(layer, kind) for layer, kind, _ in layers)
-    if one is not None and other is not None and same(one, other):
+    if all(kind.name == "Identity" or (kind.drops and layer.p == 0) for layer, kind, _ in layers):
         return True
     window, port_window = (_window(layer, kind, shape) for layer, kind, shape in layers)
     return window is not None and window == port_window
-
-
-def _function(layer: Model, kind: LayerKind) -> tuple[object, ...] | None:
-    """Return an activation's or dropout's function, in words that several kinds share."""
-    name = kind.name
-    if name in ("ELU", "CELU"):
-        alpha = plain(held(layer, "alpha", "_alpha"))
-        return ("elu",) if alpha == 1 else (name, alpha)
-    slope = name == "LeakyReLU" and held(layer, "negative_slope", "_negative_slope") == 0
-    cut = name == "Threshold" and (held(layer, "threshold", "_threshold"), held(layer, "value", "_value")) == (0, 0)
-    if name == "ReLU" or slope or cut:
-        return ("relu",)
-    if name == "Identity" or (kind.drops and layer.p == 0):
-        return ("identity",)
-    return None
 
 
 def _window(layer: Model, kind: LayerKind, shape: tuple[int, ...] | None) -> object:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from itertools import permutations
-from math import sqrt
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from tipchain.framework_types import Array, Model, Tensor
 from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_SINGLE
 from tipchain.weights.files import array_of, view_of
 from tipchain.weights.matching import match_models, matchable_layers, without
-from tipchain.weights.sides import LayerTensors, TensorSlot, magnitude_dim, paddle_leaf, stack
+from tipchain.weights.sides import LayerTensors, TensorSlot, stack
 
 # Which tensor of torch's model is which of the port's, layer by layer, in torch's layout.
 
@@ -48,6 +47,13 @@ class TensorPair:
         slot = self.ours or self.theirs
         assert slot is not None
         return slot.leaf
+
+    @property
+    def fits(self) -> bool:
+        """Whether both sides have it, with as many elements; of a known layer also in one shape."""
+        if self.ours is None or self.theirs is None or _elements(self.ours) != _elements(self.theirs):
+            return False
+        return self.kind == OWN_KIND or self.ours.shape == self.theirs.shape
 
 
 class Tensors:
@@ -149,34 +155,24 @@ class Tensors:
         kind = ours.kind if ours.kind == theirs.kind else OWN_KIND
         leaves = {slot.leaf for slot in ours.slots}
         left = {slot.leaf: slot for slot in theirs.slots if not (slot.fixed and slot.leaf in leaves)}
-        alone: list[TensorSlot] = []
         for slot in ours.slots:
-            if slot.leaf in left:
-                yield TensorPair(layers=pair, kind=kind, ours=slot, theirs=left.pop(slot.leaf))
-            else:
-                alone.append(slot)
-        for slot in alone:
-            other = self._like(slot, left.values()) if kind == OWN_KIND else None
-            if other is not None:
-                del left[other.leaf]
-            yield TensorPair(layers=pair, kind=kind, ours=slot, theirs=other)
+            yield TensorPair(layers=pair, kind=kind, ours=slot, theirs=left.pop(slot.leaf, None))
         for slot in left.values():
             yield TensorPair(layers=pair, kind=kind, ours=None, theirs=slot)
-
-    def _like(self, slot: TensorSlot, others: Iterable[TensorSlot]) -> TensorSlot | None:
-        """Return the one that holds the same numbers, else the only one of as many."""
-        size = np.prod(slot.shape)
-        candidates = [one for one in others if np.prod(one.shape) == size]
-        print_ = print_of(self.array(slot))
-        same = [one for one in candidates if any(print_[1:]) and print_of(port_array(one)) == print_]
-        chosen = same or candidates
-        return chosen[0] if len(chosen) == 1 else None
 
     @property
     def torch_slots(self) -> Iterator[TensorSlot]:
         """The tensors of all of torch's layers."""
         layers, _ = self.layers
         return (slot for layer in layers for slot in layer.slots)
+
+    @cached_property
+    def names(self) -> Mapping[Print, list[str]]:
+        """Names of torch's tensors by what they hold."""
+        found: dict[Print, list[str]] = defaultdict(list)
+        for slot in self.torch_slots:
+            found[print_of(self.array(slot))].append(slot.name)
+        return found
 
     def array(self, slot: TensorSlot) -> Array:
         """Return the values of a tensor of torch's."""
@@ -224,7 +220,7 @@ ROUNDED = {"float64": SAME_SINGLE, "float32": SAME_SINGLE, "bfloat16": 2.0**-7, 
 """Relative difference up to which values are the same, by the coarser dtype: of 16-bit ones, their spacing."""
 LOAD = "load `{name}` of `{path}` from the reference's weights"
 VALUES = "wrong-values"
-"""The code of values that are the reference's neither in another order nor scaled, and no other tensor's."""
+"""The code of values that are the reference's in no other order, and no other tensor's."""
 Told = tuple[str, str, str]
 """A slug, a tensor's fault, and its fix; ``{name}`` and ``{path}`` name tensor and layer."""
 Elsewhere = Callable[[], str | None]
@@ -241,15 +237,6 @@ def describe_values(expected: Array, actual: Array, elsewhere: Elsewhere) -> Tol
     if other is not None:
         fix = f"load `{{name}}` of the reference into `{{path}}`, not `{other}`"
         return "weight-of-another-layer", f"holds the reference's `{other}`", fix
-    with np.errstate(all="ignore"):
-        factor = float(np.vdot(ours, theirs).real / np.vdot(ours, ours).real) if ours.size > 1 else 0.0
-    if np.isfinite(factor) and factor and same_values(ours, theirs, factor):
-        fix = f"divide `{{name}}` of `{{path}}` by {factor:.6g}, or load it again"
-        return "scaled-weight", f"is {factor:.6g} times the reference's", fix
-    if is_constant(theirs):
-        if is_constant(ours):
-            return VALUES, f"is {theirs.flat[0]:g} throughout, the reference's {ours.flat[0]:g}", LOAD
-        return VALUES, f"is {theirs.flat[0]:g} throughout, the reference's is not", LOAD
     off = ~np.isclose(ours, theirs, rtol=SAME_SINGLE, atol=CONSTANT * _largest(ours), equal_nan=True)
     at = tuple(map(int, np.unravel_index(int(off.argmax()), off.shape)))
     first = f"{list(at)} {theirs[at]:.6g} for {ours[at]:.6g}"
@@ -278,19 +265,23 @@ def _largest(array: Array) -> float:
     return found if np.isfinite(found) else 0.0
 
 
-def same_values(one: Array, other: Array, factor: float = 1.0) -> bool:
-    """Tell whether an array is another one times a factor, up to float32's rounding of its largest value."""
-    limit = SAME_SINGLE * _largest(one) * abs(factor)
+def same_values(one: Array, other: Array) -> bool:
+    """Tell whether an array is another one, up to float32's rounding of its largest value."""
+    limit = SAME_SINGLE * _largest(one)
     return one.shape == other.shape and all(
-        bool(np.abs(theirs - factor * ours).max() <= limit) for ours, theirs in side_by_side(one, other)
+        bool(np.abs(theirs - ours).max() <= limit) for ours, theirs in side_by_side(one, other)
     )
 
 
+SHOWN = 6
+"""Parameters or layers that a message names."""
 MANY, MOST = 5, 0.8
 """From so many tensors on, and if this share of them differ, weights were not copied at all: fewer, and a wrong initialization of
 one kind of layer would be taken for it."""
 SIGMAS = 6
 """Standard deviations within which the correlation of independent values lies: beyond once in 5e8."""
+ENOUGH = 1 << 16
+"""Values that tell whether two tensors have to do with each other."""
 NOT_COPIED = "weights-not-copied"
 NEUTRAL = {"bias": 0.0, "weight": 1.0}
 """Values of a parameter without effect, by its torch name in the layer."""
@@ -299,25 +290,22 @@ NEUTRAL = {"bias": 0.0, "weight": 1.0}
 def check_parameters(tensors: Tensors) -> list[Finding]:
     """Compare the parameters and buffers of matched layers: which there are, shapes, values, which are trained.
 
-    Values are those in the models now. A tensor that holds torch's numbers in another order, those of another layer, or
-    a multiple, is said to. What torch has and Paddle
-    never does (``num_batches_tracked``), and biases that Paddle keeps as constant zeros, count for nothing.
+    Values are those in the models now. A tensor that holds torch's numbers in another order, or those of another layer, is
+    said to. What torch has and Paddle never does (``num_batches_tracked``), and biases that Paddle keeps as constant zeros,
+    count for nothing.
 
     Returns:
         The findings in the order of the pairs, then those about layers that are in no pair.
     """
     found: list[Finding] = []
-    others = _prints(tensors)
     of_values: dict[int, Finding | None] = {}
     for pair in tensors.pairs:
         if pair.ours is None or pair.theirs is None:
             found += _alone(tensors, pair)
-        elif _elements(pair.ours) != _elements(pair.theirs) or (
-            pair.kind != "own" and pair.ours.shape != pair.theirs.shape
-        ):
-            found.append(_divided(tensors, pair, pair.ours, pair.theirs) or _shapes(pair, pair.ours, pair.theirs))
+        elif not pair.fits:
+            found += [] if _divided(tensors, pair.ours, pair.theirs) else [_shapes(pair, pair.ours, pair.theirs)]
         else:
-            one = of_values[id(pair)] = _values(tensors, pair, pair.ours, pair.theirs, others)
+            one = of_values[id(pair)] = _values(tensors, pair, pair.ours, pair.theirs)
             found += [] if one is None else [one]
     if any(one.code == VALUES for one in found):
         strange = two_initializations(tensors, of_values)
@@ -355,26 +343,22 @@ def two_initializations(tensors: Tensors, of_values: Mapping[int, Finding | None
     """Return how many parameters hold numbers of their own where nearly all do, else None.
 
     A parameter whose elements are all equal on both sides (a norm's scale, a bias of zeros) is alike in any two fresh
-    models and counts for nothing; one with torch's numbers in another order or scaled, or another tensor's, was copied,
-    well or not: its values have to do with torch's.
+    models and counts for nothing; one with torch's numbers in another order, or another tensor's, or values that have
+    to do with torch's, was copied, well or not.
     The small ones are looked at first: a few that agree settle it. ``of_values``: what is known of the values of pairs, by
     their ``id``.
     """
     both = [
         (pair, pair.ours, pair.theirs)
         for pair in tensors.pairs
-        if pair.ours is not None
-        and pair.theirs is not None
-        and pair.ours.kind == "parameter"
-        and is_floating(pair.ours)
-        and _elements(pair.ours) == _elements(pair.theirs)
-        and (pair.kind == "own" or pair.ours.shape == pair.theirs.shape)
+        if pair.ours is not None and pair.theirs is not None and pair.fits
+        if pair.ours.kind == "parameter" and is_floating(pair.ours)
     ]
-    others, known = _prints(tensors), of_values or {}
+    known = of_values or {}
     copied = differing = unclear = 0
     for pair, ours, theirs in sorted(both, key=lambda one: _elements(one[1])):
         expected = tensors.array(ours)
-        one = known[id(pair)] if id(pair) in known else _values(tensors, pair, ours, theirs, others)
+        one = known[id(pair)] if id(pair) in known else _values(tensors, pair, ours, theirs)
         if one is not None and one.code == VALUES:
             related = _are_related(expected, port_array(theirs))
             differing += related is False
@@ -394,23 +378,11 @@ def _are_related(expected: Array, actual: Array) -> bool | None:
 
     The correlation of two independent draws of n numbers has a standard deviation of 1 / sqrt(n - 1).
     """
-    if is_constant(expected) or is_constant(actual):
+    ours, theirs = (one.reshape(-1)[:ENOUGH] for one in (expected, actual))
+    if is_constant(ours) or is_constant(theirs):
         return False
-    bound = SIGMAS / np.sqrt(expected.size - 1)
-    if bound >= 1:
-        return None
-    total, other = 0.0, 0.0
-    for ours, theirs in side_by_side(expected, actual):
-        total, other = total + float(ours.sum()), other + float(theirs.sum())
-    mean, other_mean = total / expected.size, other / expected.size
-    squares, product, others = 0.0, 0.0, 0.0
-    for ours, theirs in side_by_side(expected, actual):
-        mine, its = ours - mean, theirs - other_mean
-        squares += float(mine @ mine)
-        product += float(mine @ its)
-        others += float(its @ its)
-    size = sqrt(squares) * sqrt(others)
-    return bool(not np.isfinite(size) or abs(product) > bound * size)
+    bound = SIGMAS / np.sqrt(ours.size - 1)
+    return None if bound >= 1 else not abs(np.corrcoef(ours, theirs)[0, 1]) <= bound
 
 
 def is_constant(array: Array) -> bool:
@@ -420,20 +392,6 @@ def is_constant(array: Array) -> bool:
 
 def _elements(slot: TensorSlot) -> int:
     return int(np.prod(slot.shape))
-
-
-Names = Callable[[], Mapping[Print, Sequence[str]]]
-
-
-def _prints(tensors: Tensors) -> Names:
-    @cache
-    def names() -> Mapping[Print, list[str]]:
-        found: dict[Print, list[str]] = defaultdict(list)
-        for slot in tensors.torch_slots:
-            found[print_of(tensors.array(slot))].append(slot.name)
-        return found
-
-    return names
 
 
 def _parameter_finding(
@@ -453,35 +411,24 @@ def _parameter_finding(
 
 
 def _alone(tensors: Tensors, pair: TensorPair) -> Iterator[Finding]:
-    """Yield the findings about a tensor that only one side has."""
+    """Yield the finding about a tensor that only one side has."""
     ours, theirs, path = pair.ours, pair.theirs, pair.layers.port or "the model"
-    code = _code_of(pair)
     if ours is not None:
-        trained, array = tensors.trained(ours), tensors.array(ours)
-        idle = ours.kind == "buffer" or (not trained and _idle(pair.leaf, array))
-        yield _parameter_finding(
-            pair,
-            code,
-            f"{ours.name} {list(ours.shape)}",
-            "none",
-            f"{path} has no {pair.leaf}, torch's {ours.name} has",
-            f"give `{path}` a {pair.leaf} of shape {list(ours.shape)}",
-            effect="none" if idle else "here",
-        )
-    elif theirs is not None:
-        array = port_array(theirs)
+        trained, array, told = tensors.trained(ours), tensors.array(ours), f"{ours.name} {list(ours.shape)}"
+        values = told, "none"
+        message = f"{path} has no {pair.leaf}, torch's {ours.name} has"
+        fix = f"give `{path}` a {pair.leaf} of shape {list(ours.shape)}"
+    else:
+        assert theirs is not None
+        trained, array, told = port_trained(theirs), port_array(theirs), f"{port_name(theirs)} {list(theirs.shape)}"
+        values = "none", told
+        message = f"{path} has a {pair.leaf} that torch's {pair.layers.reference or 'model'} does not have"
+        fix = f"make `{path}` without {pair.leaf}"
         if theirs.fixed and not array.any():
             return
-        idle = theirs.kind == "buffer" or (not port_trained(theirs) and _idle(pair.leaf, array))
-        yield _parameter_finding(
-            pair,
-            code,
-            "none",
-            f"{port_name(theirs)} {list(theirs.shape)}",
-            f"{path} has a {pair.leaf} that torch's {pair.layers.reference or 'model'} does not have",
-            f"make `{path}` without {pair.leaf}",
-            effect="none" if idle else "here",
-        )
+    is_buffer = (ours or theirs).kind == "buffer"  # type: ignore[union-attr]
+    idle = is_buffer or (not trained and _idle(pair.leaf, array))
+    yield _parameter_finding(pair, _code_of(pair), *values, message, fix, effect="none" if idle else "here")
 
 
 def _code_of(pair: TensorPair) -> str:
@@ -499,18 +446,6 @@ def _idle(leaf: str, array: Array) -> bool:
 
 def _shapes(pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Finding:
     expected, actual = str(list(ours.shape)), str(list(theirs.shape))
-    name, _, kind = paddle_leaf(ours.leaf).rpartition("_")
-    dim, other = (magnitude_dim(one.shape, transposed=pair.kind == "Linear") for one in (ours, theirs))
-    if kind == "g" and name and dim is not None and other is not None and dim != other:
-        reference, port = (f"dim={'None' if one == -1 else one}" for one in (dim, other))
-        return _parameter_finding(
-            pair,
-            "weight-norm-dim",
-            reference,
-            port,
-            f"weight_norm of `{pair.layers.port}` has {port}, the reference's is {reference} in Paddle's layout: {port_name(theirs)} is {actual} in torch's, torch's {ours.name} is {expected}",
-            f"pass {reference} to the weight_norm of `{pair.layers.port}`",
-        )
     return _parameter_finding(
         pair,
         "shape",
@@ -521,42 +456,16 @@ def _shapes(pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Finding:
     )
 
 
-def _divided(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Finding | None:
-    """Return a note where one side keeps one tensor of the other's in two.
-
-    A layer for inputs that the other side joins first is such: its weight is a part of the other's. What else it does shows
-    in outputs and gradients.
-    """
-    whole, part = print_of(tensors.array(ours)), print_of(port_array(theirs))
-    rest = whole[0] - part[0], (whole[1] - part[1]) % 2**64, (whole[2] - part[2]) % 2**64
-    if rest[0] > 0:
-        rests = ((port_name(one), print_of(port_array(one)), port_trained(one)) for one in _unpaired(tensors, 1))
-        trained = tensors.trained(ours)
-    else:
-        rest = -rest[0], -rest[1] % 2**64, -rest[2] % 2**64
-        rests = ((one.name, print_of(tensors.array(one)), tensors.trained(one)) for one in _unpaired(tensors, 0))
-        trained = port_trained(theirs)
-    name = next((name for name, found, known in rests if any(rest[1:]) and (found, known) == (rest, trained)), None)
-    if name is None:
-        return None
-    reference, port = ours.name, port_name(theirs)
-    divided, joined = (port, reference) if whole[0] > part[0] else (reference, port)
-    return _parameter_finding(
-        pair,
-        "divided-weight",
-        reference,
-        port,
-        f"{divided} and {name} hold together the numbers of {joined}",
-        "nothing: what is made of them is compared",
-        effect="none",
+def _divided(tensors: Tensors, ours: TensorSlot, theirs: TensorSlot) -> bool:
+    """Tell whether one side keeps one tensor of the other's in two, as layers for inputs that the other joins."""
+    expected, actual = print_of(tensors.array(ours)), print_of(port_array(theirs))
+    references, ports = ([slot for layer in side for slot in layer.slots] for side in tensors.unmatched)
+    return any(sum_of([actual, print_of(port_array(one))]) == expected for one in ports) or any(
+        sum_of([expected, print_of(tensors.array(one))]) == actual for one in references
     )
 
 
-def _unpaired(tensors: Tensors, side: int) -> Iterator[TensorSlot]:
-    return (slot for layer in tensors.unmatched[side] for slot in layer.slots if slot.kind == "parameter")
-
-
-def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: TensorSlot, others: Names) -> Finding | None:
+def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Finding | None:
     expected, actual = tensors.array(ours), port_array(theirs)
     if expected.shape != actual.shape:
         # Of a user's own layout: as it is or transposed, whichever has the same numbers.
@@ -574,7 +483,7 @@ def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: Tensor
 
     def elsewhere() -> str | None:
         print_ = print_of(actual.astype(expected.dtype, copy=False))
-        held = [name for name in others().get(print_, ()) if name != ours.name] if any(print_[1:]) else []
+        held = [name for name in tensors.names.get(print_, ()) if name != ours.name] if any(print_[1:]) else []
         return held[0] if len(held) == 1 else None
 
     code, what, fix = describe_values(expected, actual, elsewhere)
@@ -614,41 +523,31 @@ def _by_parts(expected: Array, actual: Array, theirs: TensorSlot) -> Iterator[tu
 
 def _frozen(tensors: Tensors) -> Iterator[Finding]:
     """Yield the parameters that one side trains and the other does not."""
-    both = [
-        (pair, tensors.trained(pair.ours), port_trained(pair.theirs))
-        for pair in tensors.pairs
-        if pair.ours is not None and pair.theirs is not None
-    ]
-    differing = [(pair, ours, theirs) for pair, ours, theirs in both if ours != theirs]
-    ours_frozen = not any(ours for _, ours, _ in both)
-    if differing and (ours_frozen or not any(theirs for *_, theirs in both)):
-        side = "torch's model" if ours_frozen else "the port"
+    for wanted in (True, False):
+        apart = [
+            (pair.layers, port_name(pair.theirs))
+            for pair in tensors.pairs
+            if pair.ours is not None and pair.theirs is not None
+            if tensors.trained(pair.ours) is wanted is not port_trained(pair.theirs)
+        ]
+        if not apart:
+            continue
+        shown = listed([name for _, name in apart], SHOWN)
         yield Finding(
             code="trainable",
             kind="parameter",
-            reference=f"requires_grad={not ours_frozen}",
-            port=f"stop_gradient={not ours_frozen}",
-            message=f"no parameter of {side} takes gradients; a training would show it",
-            fix="freeze both models or neither",
-            effect="elsewhere",
-        )
-        return
-    for pair, ours, theirs in differing:
-        assert pair.theirs is not None
-        name = port_name(pair.theirs)
-        yield _parameter_finding(
-            pair,
-            "trainable",
-            f"requires_grad={ours}",
-            f"stop_gradient={not theirs}",
-            f"{name} has stop_gradient={not theirs} where torch's has requires_grad={ours}",
-            f"set `{name}.stop_gradient = {not ours}`",
+            reference_path=common_path(layers.reference for layers, _ in apart),
+            port_path=common_path(layers.port for layers, _ in apart),
+            reference=f"requires_grad={wanted}",
+            port=f"stop_gradient={wanted}",
+            message=f"stop_gradient={wanted} where torch's has requires_grad={wanted}: {shown}",
+            fix=f"set `stop_gradient = {not wanted}` of {shown}",
             effect="elsewhere",
         )
 
 
 def _unmatched(tensors: Tensors) -> Iterator[Finding]:
-    """Yield the layers that are in no pair, with whether the other side has their values anywhere.
+    """Yield the layers that are in no pair.
 
     They fail nothing: what they add to the outputs is measured, and a port may well fuse or split layers.
     """
@@ -657,87 +556,14 @@ def _unmatched(tensors: Tensors) -> Iterator[Finding]:
         if not trained:
             continue
         names = [layer.path or "the model itself" for layer in trained]
-        shown = listed(names, 6)
-        told = _total(tensors, layers, side) == _total(tensors, tensors.unmatched[1 - side], 1 - side)
+        shown = listed(names, SHOWN)
         where = "torch's model", "the port"
-        there = (
-            "the other side's unmatched layers hold the same numbers"
-            if told
-            else "no layer of the other side is known for them"
-        )
         yield Finding(
             code="unmatched-parameters",
             kind="parameter",
             reference=shown if side == 0 else "",
             port=shown if side else "",
-            message=f"{len(names)} layers of {where[side]} with parameters are in no pair ({shown}): {there}",
+            message=f"{len(names)} layers of {where[side]} with parameters are in no pair: {shown}",
             fix="name their counterparts (`names`) where structure cannot tell",
             effect="none",
         )
-
-
-def _total(tensors: Tensors, layers: Iterable[LayerTensors], side: int) -> Print:
-    """Return one print of all numbers of some layers: it does not depend on how they are divided into tensors."""
-    prints = [print_of(port_array(slot) if side else tensors.array(slot)) for layer in layers for slot in layer.slots]
-    return sum_of(one for one in prints if any(one[1:]))
-
-
-# Weights that are one tensor in one model and several equal ones in the other: they are trained apart.
-
-
-Key = tuple[int, float, float]
-
-
-def check_ties(reference: Model, port: Model) -> list[Finding]:
-    """Return a finding for every weight that one model has once and the other several times.
-
-    Equal values, in whatever order of elements, tell: copies of one tensor are equal, initial values hardly ever.
-    Constant tensors tell nothing.
-    """
-    ours = {name: array_of(one) for name, one in reference.named_parameters()}
-    theirs = {name: view_of(one) for name, one in port.named_parameters()}
-    keys, port_keys = _keys(ours), _keys(theirs)
-    several = {key for held in (keys, port_keys) for key, count in Counter(held.values()).items() if count > 1}
-    if not several:
-        return []
-    port_groups = _groups(theirs, port_keys, several)
-    both = ((names, port_groups.get(key, [])) for key, names in _groups(ours, keys, several).items())
-    return [
-        _tie_finding(names, others)
-        for names, others in both
-        if others and len(names) != len(others) and 1 in (len(names), len(others))
-    ]
-
-
-def _keys(arrays: Mapping[str, Array]) -> Mapping[str, Key]:
-    """Return the keys that equal parameters share: size, least and largest; none of constants."""
-    found = {name: (one.size, float(one.min()), float(one.max())) for name, one in arrays.items() if one.size}
-    return {name: (size, least, largest) for name, (size, least, largest) in found.items() if least < largest}
-
-
-def _groups(arrays: Mapping[str, Array], keys: Mapping[str, Key], several: set[Key]) -> Mapping[Print, list[str]]:
-    """Return the names of parameters by contents, of those that may stand several times."""
-    found: dict[Print, list[str]] = defaultdict(list)
-    for name, key in keys.items():
-        if key in several:
-            found[print_of(arrays[name].astype(np.float32, copy=False))].append(name)
-    return found
-
-
-def _tie_finding(ours: list[str], theirs: list[str]) -> Finding:
-    split = len(theirs) > len(ours)
-    names = theirs if split else ours
-    one, many = (ours[0], "the port") if split else (theirs[0], "the reference")
-    told = ", ".join(f"`{name}`" for name in names)
-    kept = "the reference" if split else "the port"
-    fix = f"use one tensor for {told}" if split else f"give {told} tensors of their own"
-    return Finding(
-        code="tied-weights",
-        kind="parameter",
-        reference_path=common_path(name.rpartition(".")[0] for name in ours),
-        port_path=common_path(name.rpartition(".")[0] for name in theirs),
-        reference=f"{len(ours)} tensors" if len(ours) > 1 else "one tensor",
-        port=f"{len(theirs)} tensors" if len(theirs) > 1 else "one tensor",
-        message=f"{told} of {many} hold the same values but are trained apart; {kept} has one tensor, `{one}`, tied",
-        fix=fix,
-    )

@@ -6,15 +6,15 @@ other sizes, every token; in both modes, forward and backward.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
 import numpy as np
 
-from tipchain.core.progress import OutOfTime, Pace
+from tipchain.core.progress import Pace
 from tipchain.explain.findings import Finding
 from tipchain.explain.locate.differences import relative_arranged
 from tipchain.explain.locate.locate import Located
@@ -22,10 +22,10 @@ from tipchain.explain.locate.matching import CallPair
 from tipchain.explain.locate.other_runs import in_mode
 from tipchain.explain.locate.replay import NotReplayed, Replayed, replay
 from tipchain.explain.locate.trace import NotHeld, Store, TracedValue
-from tipchain.explain.locate.verdicts import FINE, LayerVerdict
+from tipchain.explain.locate.verdicts import FINE
 from tipchain.explain.preflight.construction import alike, check_layers, every_path, name_of, place_of
 from tipchain.explain.preflight.paired import PairedLayers
-from tipchain.facts.layers import is_activation, kind_of
+from tipchain.facts.layers import is_activation
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.frameworks.live_models import Sides
 from tipchain.numbers.tolerance import ROUGH
@@ -68,15 +68,9 @@ def weigh(
         seed: of random numbers.
         pace: how long it may take: no layer is tried after that, and a finding says so.
     """
-    pace = pace or Pace()
-    reference, port = models
-    layers = dict(reference.named_modules(remove_duplicate=False)), dict(every_path(port))
-    told = list(findings)
+    told, pace = list(findings), pace or Pace()
     unlike = {(one.reference_path, one.port_path) for one in told if one.kind == "parameter" and not one.harmless}
-    first = tuple({id(layer): path for path, layer in reversed(own.items())} for own in layers)
-    with in_mode(sides, models, training=True):  # a model's own `train` may keep layers as they are
-        ours, theirs = ({path: bool(getattr(layer, "training", True)) for path, layer in own.items()} for own in layers)
-    trial = _Trial(located, sides, layers, first, store, seed, unlike, _Told.of(located.verdicts), pace, (ours, theirs))
+    trial = _Trial(located, sides, models, store, seed, unlike, pace)
     found = []
     for number, one in enumerate(told):
         pace.tell("weighing differences of construction", number, len(told))
@@ -84,47 +78,40 @@ def weigh(
     return [*found, *trial.activations(found), *trial.cut_gradients()]
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """The layers' verdicts, by their paths."""
-
-    refuted: frozenset[tuple[str, str]]
-    faulty: frozenset[tuple[str, str]]
-    fine: frozenset[tuple[str, str]]
-
-    @classmethod
-    def of(cls, verdicts: Sequence[LayerVerdict]) -> _Told:
-        """Return it of all verdicts."""
-
-        def paths(wanted: Callable[[LayerVerdict], bool]) -> frozenset[tuple[str, str]]:
-            return frozenset((one.reference_path, one.port_path) for one in verdicts if wanted(one))
-
-        faulty = paths(lambda one: one.at_fault)
-        fine = paths(lambda one: one.direction == "forward" and one.closeness in FINE and one.method == "float64")
-        return cls(refuted=paths(lambda one: one.refuted), faulty=faulty, fine=fine - faulty)
-
-
-@dataclass(frozen=True, slots=True)
 class _Trial:
     """Weighs findings, and tries layers whose runs agree."""
 
-    located: Located
-    sides: Sides
-    layers: tuple[Mapping[str, Model], Mapping[str, Model]]
-    first: tuple[Mapping[int, str], ...]
-    store: Store
-    seed: int
-    unlike: set[tuple[str, str]]
-    told: _Told
-    pace: Pace
-    trained: tuple[Mapping[str, bool], Mapping[str, bool]]
-    seen: dict[Hashable, str | None] = field(default_factory=dict)
+    def __init__(
+        self,
+        located: Located,
+        sides: Sides,
+        models: tuple[Model, Model],
+        store: Store,
+        seed: int,
+        unlike: Collection[tuple[str, str]],
+        pace: Pace,
+    ) -> None:
+        self.located, self.sides, self.store, self.seed = located, sides, store, seed
+        self.unlike, self.pace = unlike, pace
+        reference, port = models
+        self.layers = dict(reference.named_modules(remove_duplicate=False)), dict(every_path(port))
+        self.first = [{id(layer): path for path, layer in reversed(own.items())} for own in self.layers]
+        with in_mode(sides, models, training=True):  # a model's own `train` may keep layers as they are
+            self.trained = [
+                {path: bool(getattr(layer, "training", True)) for path, layer in own.items()} for own in self.layers
+            ]
+        self.seen: dict[Hashable, str | None] = {}
+        verdicts = [((one.reference_path, one.port_path), one) for one in located.verdicts]
+        self.refuted = {paths for paths, one in verdicts if one.refuted}
+        self.faulty = {paths for paths, one in verdicts if one.at_fault}
+        forward = [(paths, one) for paths, one in verdicts if one.direction == "forward" and one.method == "float64"]
+        self.fine = {paths for paths, one in forward if one.closeness in FINE} - self.faulty
 
     def weigh(self, one: Finding) -> Finding:
         """Return a finding with its effect."""
         paths = self._first(0, one.reference_path), self._first(1, one.port_path)
-        otherwise = paths in self.told.refuted and one.kind in ("argument", "parameter")
-        fine = paths in self.told.fine or (self.located.alike and paths not in self.told.faulty)
+        otherwise = paths in self.refuted and one.kind in ("argument", "parameter")
+        fine = paths in self.fine or (self.located.alike and paths not in self.faulty)
         arranged = fine and one.kind == "parameter" and one.code in LAYOUT
         if otherwise or arranged:
             return replace(one, effect="none")
@@ -144,44 +131,27 @@ class _Trial:
         pair = self._pair(paths)
         if one.code in PADDING:
             return self._padding(one, pair)
-        if paths in self.told.faulty:
+        if paths in self.faulty:
             return one if one.harmless else replace(one, effect="here")
-        if self._is_in_call(one.code, pair):
-            return replace(one, effect="none")
-        try:
-            shown = self._tried(one, pair)
-        except OutOfTime:
+        if self.pace.over:
             return replace(one, message=f"{one.message}; not tried on other inputs: out of time")
+        shown = self._tried(one, pair)
         if shown is None:
             return one
         if not shown:
             return replace(one, effect="none")
         return replace(one, effect="elsewhere", message=f"{one.message}; {shown} would show it")
 
-    def _is_in_call(self, code: str, pair: PairedLayers) -> bool:
-        """Tell whether an argument of a call stands in place of a setting, on either side."""
-        kind = kind_of(pair.reference, 0)
-        told = (trait.in_call for trait in (() if kind is None else kind.properties) if trait.code == code)
-        name, place = next(told, None) or ("", None)
-        if place is None:
-            return False
-        calls = (
-            side for one in self._calls((pair.reference_path, pair.port_path)) for side in (one.reference, one.port)
-        )
-        return any(name in keywords or len(given) > place for given, keywords in (call.arguments for call in calls))
-
     def _tried(self, one: Finding, pair: PairedLayers) -> str | None:
         """Return the proof of a difference beyond the runs; empty if none, None if untried."""
         paths = pair.reference_path, pair.port_path
         call = next((call for call in self._calls(paths) if not call.whole), None)
-        if one.code in JOINED or paths in self.unlike or call is None or paths not in self.told.fine:
+        if one.code in JOINED or paths in self.unlike or call is None or paths not in self.fine:
             return None
         if one.harmless and not alike(call.reference.inputs, call.port.inputs):
             return None  # perhaps they are no counterparts
         shapes = tuple(value.shape for value in call.reference.inputs)
         key = type(pair.reference), type(pair.port), one.code, one.reference, one.port, shapes
-        if key not in self.seen and self.pace.over:
-            raise OutOfTime(None)
         if key not in self.seen:
             self.seen[key] = self._shown_by(pair, call)
         return self.seen[key]
@@ -200,8 +170,8 @@ class _Trial:
         told = {path for one in eager for path in (one.reference_path, one.port_path)}
         calls = (*(one for one in self.located.matching.pairs if not one.whole), *self.located.joint)
         for paths, call in {(one.reference.path, one.port.path): one for one in calls}.items():
-            shown = call in self.located.joint and paths in self.told.faulty
-            if not (shown or paths in self.told.fine) or told.intersection(paths):
+            shown = call in self.located.joint and paths in self.faulty
+            if not (shown or paths in self.fine) or told.intersection(paths):
                 continue
             if not (self._activates(0, call) and self._activates(1, call)):
                 continue
@@ -225,7 +195,7 @@ class _Trial:
         """Yield the layers of the port that stop a gradient which the models' runs do not have: their inputs take none."""
         for call in self.located.matching.pairs:
             paths, ours = (call.reference.path, call.port.path), call.reference
-            if call.whole or paths not in self.told.fine or any(one.gradient is not None for one in ours.outputs):
+            if call.whole or paths not in self.fine or any(one.gradient is not None for one in ours.outputs):
                 continue
             if not any(one.dtype.kind == "f" for one in ours.inputs) or len(ours.inputs) != len(call.port.inputs):
                 continue
@@ -280,31 +250,20 @@ class _Trial:
                 f"gradient of row {row} of its weight"
             )
             one = replace(one, fix=fix)
-        if paths in self.told.faulty:
+        if paths in self.faulty:
             return replace(one, effect="here")
-        tokens = self._tokens(paths)
-        if tokens is not None and any(bool((given % rows == row).any()) for given in tokens):
-            return replace(
-                one,
-                effect="none",
-                message=f"{one.message}; with token {row} in the inputs, neither output nor gradient differs",
-            )
-        if theirs is None and filled:
-            return replace(
-                one,
-                effect="none",
-                message=f"{one.message}; Paddle's would zero the row, which is not zero in torch's, and no input has token {row}: its gradient is zero",
-            )
+        tokens: list[Array] = []
+        with suppress(NotHeld):
+            tokens = [self.store.get(value.stored) for call in self._calls(paths) for value in call.reference.inputs]
+        told = ""
+        if any(bool((given % rows == row).any()) for given in tokens):
+            told = f"with token {row} in the inputs, neither output nor gradient differs"
+        elif theirs is None and filled:
+            told = f"Paddle's would zero the row, which is not zero in torch's, and no input has token {row}: its gradient is zero"
+        if told:
+            return replace(one, effect="none", message=f"{one.message}; {told}")
         where = "training on" if theirs is None or not filled else "an input with"
         return replace(one, effect="elsewhere", message=f"{one.message}; {where} token {row} would show it")
-
-    def _tokens(self, paths: tuple[str, str]) -> list[Array] | None:
-        """Return an embedding's inputs; None where they are not known."""
-        try:
-            found = [self.store.get(value.stored) for call in self._calls(paths) for value in call.reference.inputs]
-        except NotHeld:
-            return None
-        return found or None
 
     def _shown_by(self, pair: PairedLayers, call: CallPair, *, activation: bool = False) -> str | None:
         """Return the proof that two layers differ; empty if none, None if they cannot run.
