@@ -109,6 +109,7 @@ def changed(edits):
             "ValueError: (InvalidArgument) add(): argument 'x' (position 0) must be Tensor, but got float",
             ["x = paddle.to_tensor(self.power) + paddle.pow(2.0, x)"],
         ),
+        ("F.layer_norm", "AttributeError: module 'xml' has no attribute 'dom'", ["import xml.dom"]),
         ("torch.nn", "NameError: name 'torch' is not defined", ["self.drop = paddle.nn.Dropout(**settings)"]),
     ],
 )

@@ -8,7 +8,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from tipchain.explain.findings import Diagnosis
@@ -21,6 +23,7 @@ RAISED = re.compile(r"(?P<file>[^:\s][^:\n]*\.py):(?P<line>\d+): (?P<error>\w+):
 CALLER = re.compile(r"([^:,\s]+\.py):\d+")
 KEYWORD = re.compile(r"(?:(\w+)\.)?(\w+)\(\) got an unexpected keyword argument '(\w+)'")
 ATTRIBUTE = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
+MODULE = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'")
 NO_TENSOR = re.compile(r"(\w+)\(\): argument '\w+' \(position (\d)\) must be Tensor, but got (?:float|int)")
 ARGUMENTS = re.compile(r"pass ((?:`\w+=[^`]+`(?:, )?)+) to `([^`]*)`")
 FUNCTION = re.compile(r"write `([\w.]+)` for `(\w+)`")
@@ -153,6 +156,8 @@ def of_error(reason: str) -> Iterator[Rewrite]:
         yield from _keyword(source, line, told[3])
     elif found["error"] == "AttributeError" and (told := ATTRIBUTE.search(message)):
         yield from _attributes(source, line, told[1], told[2])
+    elif module := MODULE.search(message):
+        yield from _imported(source, f"{module[1]}.{module[2]}")
     elif no_tensor := NO_TENSOR.search(message):
         yield from _as_tensor(source, line, no_tensor[1].removeprefix("elementwise_"), int(no_tensor[2]))
     elif found["error"] == "NameError" and "'torch'" in message:
@@ -225,6 +230,17 @@ def _attributes(source: Source, line: int, owner: str, name: str) -> Iterator[Re
         ]
         if changes:
             yield source.replaced(*_outermost(changes))
+
+
+def _imported(source: Source, name: str) -> Iterator[Rewrite]:
+    """Yield a file that imports a module of which it reads names, where there is such a module."""
+    with suppress(ImportError):
+        if find_spec(name) is not None:
+            first = next(one for one in source.tree.body if isinstance(one, ast.Import | ast.ImportFrom))
+            if isinstance(first, ast.ImportFrom) and first.module == "__future__":
+                yield source.replaced((first, f"{ast.unparse(first)}\nimport {name}"))
+            else:
+                yield source.replaced((first, f"import {name}\n{ast.unparse(first)}"))
 
 
 def _as_tensor(source: Source, line: int, function: str, position: int) -> Iterator[Rewrite]:
