@@ -72,6 +72,18 @@ def test_an_edit_that_makes_the_port_raise_is_put_back(port):
     assert port.read_text() == PORT
 
 
+def test_an_error_about_what_was_written_is_no_progress(port):
+    port.write_text("import paddle\nnorm = partial(paddle.nn.LayerNorm, eps=1)\n")
+    told = "TypeError: LayerNorm.__init__() got an unexpected keyword argument {0!r}"
+
+    def align():
+        found = "epsilon" if "epsilon" in port.read_text() else "eps"
+        return report_of(port, told.format(found))
+
+    Mending(root=port.parent, align=align, ask=lambda _: True).mend(align())
+    assert "eps=1" in port.read_text()
+
+
 def test_a_port_stays_as_it_is_where_a_run_is_interrupted(port):
     def interrupted():
         raise KeyboardInterrupt

@@ -57,7 +57,7 @@ class Mending:
                 runs += 1
                 self._keep_original(edit.file)
                 after = self._tried(edit)
-                if mends(report, after):
+                if mends(report, after, edit):
                     self.kept.append(edit)
                     report = after
                     break
@@ -128,11 +128,11 @@ def error_of(report: RunReport) -> str:
     return next((one for one in reasons if RAISED.search(one) and "(Paddle)" in one), "")
 
 
-def mends(before: RunReport, after: RunReport) -> bool:
+def mends(before: RunReport, after: RunReport, edit: Rewrite) -> bool:
     """Tell whether an edit mended something: the error, or the first cause, is gone, and nothing new has come."""
     error, left = error_of(before), error_of(after)
     if error:
-        return _event(error) != _event(left)
+        return _event(error) != _event(left) and not _is_of(left, error, edit)
     if left or any(one.outcome is Outcome.ERROR for one in after.verdicts):
         return False
     failed, still = (sum(one.outcome is Outcome.FAIL for one in report.verdicts) for report in (before, after))
@@ -141,12 +141,16 @@ def mends(before: RunReport, after: RunReport) -> bool:
 
 
 def _event(reason: str) -> tuple[str, ...]:
-    """Return what raised: its file, line and class, of an unexpected argument the argument too."""
+    """Return what raised: its file, line, class and message."""
     found = RAISED.search(reason)
-    if found is None:
-        return ()
-    known = found["message"] if found["error"] == "TypeError" or "has no attribute" in found["message"] else ""
-    return found["file"], found["line"], found["error"], known
+    return found.groups() if found is not None else ()
+
+
+def _is_of(left: str, error: str, edit: Rewrite) -> bool:
+    """Tell whether the same line raises because of what was written."""
+    place, message = _event(left)[:2], _event(left)[3:]
+    before, after = (set(re.findall(r"\w+", text)) for text in (edit.before, edit.after))
+    return place == _event(error)[:2] and bool((after - before) & set(re.findall(r"\w+", " ".join(message))))
 
 
 def _said(message: str) -> str:

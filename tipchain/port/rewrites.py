@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tipchain.explain.findings import Diagnosis
-from tipchain.facts.functions import NAMES
+from tipchain.facts.functions import ALIASES, NAMES
 from tipchain.facts.layers import KINDS
 from tipchain.facts.settings import LayerKind, Trait
 
@@ -247,7 +247,7 @@ def _as_tensor(source: Source, line: int, function: str, position: int) -> Itera
     """Yield a statement that gives a function, or an operator, a tensor for a number."""
     for node in ast.walk(source.statement(line) or source.tree):
         operands: list[ast.expr] = []
-        if isinstance(node, ast.Call) and _last(node.func) == function:
+        if isinstance(node, ast.Call) and ALIASES.get(_last(node.func), _last(node.func)) == function:
             operands = node.args
         elif isinstance(node, ast.BinOp) and isinstance(node.op, OPERATORS.get(function, ())):
             operands = [node.left, node.right]

@@ -1,0 +1,114 @@
+"""Ports of public torch models by `tipchain port`: how many lines paconvert leaves open, what the port does, what ``--fix`` makes of it.
+
+    python benchmarks/converted.py [--out FILE.csv] [--input 1,3,64,64] MODULE:CALLABLE[=SHAPE] ...
+    python benchmarks/converted.py torchvision.models.resnet:resnet18 timm.models.vit:vit_tiny_patch16_224=1,3,224,224
+
+Each model is ported twice, in an empty folder: as paconvert writes it, and with ``--fix --yes``. A row has the model, the uses of
+torch's API, those that were converted, lines left open, what the port does at first ("equal", "raises", "differs", with the place),
+the edits that were kept, what it does after them, and seconds of both. Packages that must be installed: torchvision, timm or whatever
+the models come from. With the CPU build of torch, torchvision imports once ``torchvision._meta_registrations`` is an empty module.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+LIMIT_S = 1200
+ROW = re.compile(r"^\S+\.py +(\d+)/(\d+) +(\d+)", re.MULTILINE)
+STUB = """\
+import sys
+import types
+
+sys.modules.setdefault("torchvision._meta_registrations", types.ModuleType("torchvision._meta_registrations"))
+"""
+"""What lets torchvision be imported beside torch's CPU build."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model: see the module's docstring."""
+
+    model: str
+    uses: int
+    converted: int
+    left_open: int
+    first: str
+    edits: int
+    after: str
+    seconds: float
+
+
+def outcome(report: dict[str, object], said: str) -> str:
+    """Return in a few words what a port does."""
+    verdict = str(report.get("verdict", "")) or said.strip().splitlines()[-1]
+    kind = {"PASS": "equal", "FAIL": "differs", "ERROR": "raises", "SKIP": "not compared"}
+    return f"{kind.get(str(report.get('outcome')), 'refused')}: {verdict}"[:300]
+
+
+def ported(spec: str, folder: Path, shape: str, *more: str) -> tuple[str, str]:
+    """Port the model of a folder; return what was printed, and what the port does."""
+    target = folder / "report.json"
+    target.unlink(missing_ok=True)
+    words = [sys.executable, "-m", "tipchain", "port", "--torch", spec, "--input", shape, "--json", target, *more]
+    try:
+        paths = os.pathsep.join(filter(None, [str(folder / "stub"), os.environ.get("PYTHONPATH")]))
+        environment = {**os.environ, "PYTHONPATH": paths}
+        done = subprocess.run(
+            words, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "", f"not done in {LIMIT_S} s"
+    report = json.loads(target.read_bytes()) if target.is_file() else {}
+    return done.stdout, outcome(report, done.stderr or done.stdout)
+
+
+def measure(spec: str, shape: str) -> Row:
+    """Port one model, without and with edits."""
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="tipchain-converted-") as text:
+        folder = Path(text)
+        (folder / "stub").mkdir()
+        (folder / "stub" / "sitecustomize.py").write_text(STUB)
+        said, first = ported(spec, folder, shape)
+        files = [tuple(map(int, one)) for one in ROW.findall(said)]
+        edits, after = 0, first
+        if not first.startswith(("equal", "refused")):
+            said, after = ported(spec, folder, shape, "--fix", "--yes", "--force")
+            kept = re.search(r"edits that were kept: (\d+)", said)
+            edits = int(kept[1]) if kept else 0
+    converted, uses, left_open = (sum(one[at] for one in files) for at in range(3))
+    return Row(spec, uses, converted, left_open, first, edits, after, round(time.monotonic() - begun, 1))
+
+
+def main() -> int:
+    """Measure the models; the exit code is 0 if each could be ported."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", metavar="MODULE:CALLABLE[=SHAPE]")
+    parser.add_argument("--input", default="1,3,64,64", help="the input of models that name none")
+    parser.add_argument("--out", type=Path, help="a CSV file, written anew")
+    args = parser.parse_args()
+    rows = []
+    for one in args.models:
+        spec, _, shape = one.partition("=")
+        rows.append(measure(spec, shape or args.input))
+        print(json.dumps(asdict(rows[-1])), flush=True)
+        if args.out:
+            with args.out.open("w", newline="") as file:
+                writer = csv.DictWriter(file, [each.name for each in fields(Row)])
+                writer.writeheader()
+                writer.writerows(map(asdict, rows))
+    return int(any(row.first.startswith("refused") for row in rows))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
