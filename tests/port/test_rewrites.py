@@ -28,6 +28,7 @@ class Net(paddle.nn.Layer):
         settings = {"inplace": True, "name": None}
         self.act = paddle.nn.ReLU6(inplace=True)
         self.body = paddle.nn.Sequential(norm(8), self.act)
+        self.more = self.make(inplace=True)
         self.drop = torch.nn.Dropout2d(**settings)
 
     def forward(self, x):
@@ -73,6 +74,11 @@ def changed(edits):
             "ReLU6",
             "TypeError: ReLU6.__init__() got an unexpected keyword argument 'inplace'",
             ["settings = {'name': None}", "self.act = paddle.nn.ReLU6()"],
+        ),
+        (
+            "make(",
+            "TypeError: ReLU.__init__() got an unexpected keyword argument 'inplace'",
+            ["settings = {'name': None}", "self.act = paddle.nn.ReLU6()", "self.more = self.make()"],
         ),
         (
             "F.layer_norm",

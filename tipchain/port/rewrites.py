@@ -151,7 +151,7 @@ def of_error(reason: str) -> Iterator[Rewrite]:
     told = KEYWORD.search(message) if found["error"] == "TypeError" else None
     if told is not None and told[2] == "__init__":
         files = dict.fromkeys([found["file"], *CALLER.findall(reason[found.end() :])])
-        yield from _keywords(list(filter(None, (Source.of(Path(one)) for one in files))), told[1] or "", told[3])
+        yield from _keywords(list(filter(None, (Source.of(Path(one)) for one in files))), line, told[1] or "", told[3])
     elif told is not None:
         yield from _keyword(source, line, told[3])
     elif found["error"] == "AttributeError" and (told := ATTRIBUTE.search(message)):
@@ -164,14 +164,19 @@ def of_error(reason: str) -> Iterator[Rewrite]:
         yield from _names(source, line)
 
 
-def _keywords(sources: list[Source], raised_by: str, keyword: str) -> Iterator[Rewrite]:
-    """Yield calls with Paddle's name of an argument, its value as Paddle means it; without it where Paddle has none."""
+def _keywords(sources: list[Source], line: int, raised_by: str, keyword: str) -> Iterator[Rewrite]:
+    """Yield calls with Paddle's name of an argument, its value as Paddle means it; without it where Paddle has none.
+
+    They are the calls on the line of the first file that raised, which may call the class by another name, and those that
+    name a class of the table.
+    """
+    raising = sources[0].calls(line) if sources else []
     for source in sources:
         changes: list[tuple[ast.AST, ast.AST | str]] = []
         for call in (one for one in ast.walk(source.tree) if isinstance(one, ast.Call)):
             given = next((one for one in call.keywords if one.arg == keyword), None)
             row = _row_of(_made(call), source)
-            if given is None or (row is None and _made(call) != raised_by):
+            if given is None or (row is None and _made(call) != raised_by and call not in raising):
                 continue
             trait = _trait(row or _row(raised_by), keyword)
             if trait is not None and not trait.paddle:
