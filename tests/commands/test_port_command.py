@@ -73,7 +73,7 @@ def test_a_torch_file_becomes_a_port_that_is_proved(here, capsys):
     told = capsys.readouterr().out
     assert re.search(r"^my_paddle/layers.py +\d+/\d+ +0$", told, re.MULTILINE)
     assert "-        norm = partial(paddle.nn.BatchNorm2D, eps=0.001, momentum=0.01)" in told
-    assert "equal to its reference: forward" in " ".join(told.split())
+    assert "equal to its reference: " in " ".join(told.split())
     layers = (here / "my_paddle" / "layers.py").read_text()
     assert "partial(paddle.nn.BatchNorm2D, epsilon=0.001, momentum=0.99)" in layers
     assert "nowhere" not in layers
