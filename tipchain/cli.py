@@ -27,8 +27,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "align": "compare a port with its reference, and say why it differs",
         "diff": "compare two dumps, tensor by tensor",
         "locate": "find the layer at fault in live models, and why it differs",
-        "judge": "hold a finished run's dumps against other tolerances",
-        "report": "show a finished run's report again, as it was",
+        "report": "show a finished run again, or judge it by other tolerances",
         "convert-weights": "convert weights for the Paddle port, or back",
     },
     "chains": {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import shutil
 from dataclasses import replace
@@ -79,23 +78,6 @@ def test_before_and_after_are_shown_and_the_reason_is_recorded(copied, tmp_path,
     assert not list(copied.bundle.parent.glob(".bundle.tipchain-*"))
     assert main(["bundle", "show", str(copied.bundle)]) == 0
     assert "by A Person <person@example.org>: torch was updated" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("answer", "why"), [("the model is another\n", "the model is another"), ("\n", ""), ("", "")])
-def test_the_reason_is_asked_for(copied, tmp_path, monkeypatch, capsys, answer, why):
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    before = read_manifest(copied.bundle).content
-    new = changed(copied.bundle, tmp_path / "new", "dumps/forward_torch.npy", nudge)
-    monkeypatch.setattr("sys.stdin", Terminal(answer))
-    assert rebaseline(copied, new) == (0 if why else 2)
-    assert [move.why for move in moves(copied)] == ([why] if why else [])
-    assert (open_bundle(copied.bundle).content == before) is not bool(why)
-    said = "".join(capsys.readouterr())
-    assert said.index("before -> after") < said.index("why does the reference move?")
-    assert ("not moved, without a reason" in said) is not bool(why)
 
 
 def test_moves_are_only_added(copied, tmp_path):

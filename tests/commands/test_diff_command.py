@@ -1,4 +1,4 @@
-"""``tipchain diff``, and ``tipchain judge`` of dumps that are judged again."""
+"""``tipchain diff``, and ``tipchain report`` of dumps that are judged again."""
 
 from __future__ import annotations
 
@@ -214,13 +214,25 @@ def test_default_tolerances_are_remarked_where_the_case_is_not_here(tmp_path, ca
     for side in ("torch", "paddle"):
         meta = {"side": side, "stage": "forward", **({"case": str(tmp_path / case)} if case else {})}
         save_record(tmp_path / f"forward_{side}", {"logits": np.ones(3)}, meta=meta)
-    assert main(["judge", str(tmp_path)]) == 0
+    assert main(["report", str(tmp_path)]) == 0
     assert "the case that was run is not here: default tolerances" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_run_without_a_report_is_not_shown_by_its_dumps_unless_they_are_asked_for(tmp_path, capsys):
+    (tmp_path / "log_reprod").mkdir()
+    for side in ("torch", "paddle"):
+        save_record(tmp_path / "log_reprod" / f"forward_{side}", {"logits": np.ones(3)})
+    assert main(["report", str(tmp_path)]) == 2
+    assert "holds no report" in capsys.readouterr().err
+    for words in (["--only", "forward"], ["--strict"], ["--threshold", "0"]):
+        assert main(["report", str(tmp_path), *words]) == 0
+    assert main(["report", str(tmp_path / "gone"), "--strict"]) == 2
+    assert "no such folder" in capsys.readouterr().err
 
 
 def test_the_lines_of_a_reason_stay_lines(tmp_path, capsys):
     save_record(tmp_path / "forward_torch", {"logits": np.ones(3)})
     (tmp_path / "forward_paddle.npy").write_bytes(b"no dump")
-    assert main(["judge", str(tmp_path), "-v"]) == 1
+    assert main(["report", str(tmp_path), "-v"]) == 1
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert "found: a file that starts with b'no dum', not with b'\\x93NUMPY'" in lines

@@ -46,7 +46,7 @@ def test_a_plain_installation_is_no_failure_and_the_end_says_what_it_does(machin
     monkeypatch.setitem(doctor.PACKAGES, "pillow-of-nobody", "tipchain[cases]")
     assert main(["doctor"]) == 0
     assert capsys.readouterr().out.splitlines()[-3:] == [
-        "ready for diff, judge, report, lint and plan",
+        "ready for diff, report, lint and plan",
         "the shipped cases need pillow-of-nobody",
         "align, locate and run need torch, paddle",
     ]

@@ -109,8 +109,8 @@ def test_help_tells_of_a_group_and_of_a_command(capsys):
         told = capsys.readouterr().out
         assert re.findall(r"(?m)^  ([\w-]+)  ", told) == [*commands]
         assert max(map(len, told.splitlines())) <= 80
-    assert main(["help", "judge"]) == 0
-    assert capsys.readouterr().out.startswith("usage: tipchain judge")
+    assert main(["help", "report"]) == 0
+    assert capsys.readouterr().out.startswith("usage: tipchain report")
     for name in ("align", "run", "locate"):
         with pytest.raises(SystemExit, match="0"):
             main([name, "-h"])

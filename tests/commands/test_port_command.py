@@ -69,17 +69,18 @@ PORT = ["port", "--torch", "my.net:build", "--input", "2,3,8,8"]
 
 @pytest.mark.frameworks
 def test_a_torch_file_becomes_a_port_that_is_proved(here, capsys):
-    assert main([*PORT, "--fix", "--yes", "--json", "report.json"]) == ExitCode.PASSED
+    assert main([*PORT, "--fix", "--yes", "--json", "report.json", "--html", "page.html"]) == ExitCode.PASSED
     told = capsys.readouterr().out
-    assert re.search(r"^my_paddle/layers.py +\d+/\d+ +0 +equal$", told, re.MULTILINE)
+    assert re.search(r"^my_paddle/layers.py +\d+/\d+ +0$", told, re.MULTILINE)
     assert "-        norm = partial(paddle.nn.BatchNorm2D, eps=0.001, momentum=0.01)" in told
-    assert "the port equals its reference" in " ".join(told.split())
+    assert "equal to its reference: " in " ".join(told.split())
     layers = (here / "my_paddle" / "layers.py").read_text()
     assert "partial(paddle.nn.BatchNorm2D, epsilon=0.001, momentum=0.99)" in layers
     assert "nowhere" not in layers
     assert "eps=0.001" in (here / "my_paddle" / "layers.py.orig").read_text()
     assert (here / "my" / "layers.py").read_text() == LAYERS
     assert json.loads((here / "report.json").read_text())["exit_code"] == 0
+    assert "equal to its reference" in (here / "page.html").read_text().lower()
     assert 'paddle: {model: "my_paddle.net:build"}' in (here / "net.yaml").read_text()
 
 
@@ -88,7 +89,7 @@ def test_a_torch_file_becomes_a_port_that_is_proved(here, capsys):
     [
         (["--out", "deep/my_paddle"], "where imports start"),
         (["--out", "my"], "the reference's own package"),
-        (["--torch", "my.absent:build"], "no module my.absent"),
+        (["--torch", "my.absent:build"], "my.absent does not exist"),
     ],
 )
 def test_what_cannot_be_written_is_refused_before_anything_is(here, capsys, more, said):

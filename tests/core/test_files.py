@@ -181,7 +181,6 @@ def test_what_can_be_written_is_left_as_it_is(tmp_path, monkeypatch):
         ["locate", "case.yaml", "--json"],
         ["locate", "case.yaml", "--html"],
         ["case", "certify", "case.yaml", "--json"],
-        ["judge", ".", "--json"],
         ["report", "run", "--junit"],
         ["diff", "a.npy", "b.npy", "--json"],
         ["diff", "a.npy", "b.npy", "--log"],

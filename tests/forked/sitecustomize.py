@@ -33,7 +33,7 @@ PROGRAMS = {
 COMMANDS = {
     "bundle": KINDS[0],
     "convert-weights": KINDS[2],
-    **dict.fromkeys(("align", "init", "judge", "prepare", "run"), KINDS[3]),
+    **dict.fromkeys(("align", "init", "prepare", "report", "run"), KINDS[3]),
     **dict.fromkeys(("history", "nightly"), KINDS[4]),
 }
 """The frameworks of those commands of tipchain that import one themselves; and those that import most of tipchain."""
@@ -41,7 +41,7 @@ OWN = (
     "numpy.random",
     "tipchain.cli",
     "tipchain.commands.align",
-    "tipchain.commands.judge",
+    "tipchain.commands.report",
     "tipchain.commands.prepare",
     "tipchain.commands.run",
     "tipchain.parity.align",

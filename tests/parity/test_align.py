@@ -332,8 +332,12 @@ def test_wrong_use(port, args, word):
 
 def test_judging_again_runs_nothing(clean):
     project, _ = clean
-    command = [sys.executable, "-m", "tipchain", "judge", str(project.latest())]
+    command = [sys.executable, "-m", "tipchain", "report", str(project.latest())]
     assert project.run(command).returncode == 0
+    held = min(project.root.glob("out/runs/*/"))
+    for words, title in (([], str(project.root / "case.yaml")), (["--strict"], f"judged again: {held}")):
+        done = project.run([*command[:-1], str(held), *words, "--json", "-"])
+        assert json.loads(done.stdout)["title"] == title
     tight = project.run([*command, "--only", "forward", "--method", "max", "--threshold", "0"])
     assert tight.returncode == 1
     assert "would pass with" in " ".join(tight.stdout.split())

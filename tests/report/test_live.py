@@ -10,8 +10,9 @@ from chain_samples import a_plan
 
 from tipchain.chain.execute import Place
 from tipchain.chain.plan import Command, Result
-from tipchain.commands.run import LiveView, ResultsLog, as_comment, status_record
+from tipchain.commands.run import ResultsLog, as_comment, status_record
 from tipchain.errors import Outcome
+from tipchain.report.running import LiveView
 
 
 def command(name):

@@ -24,9 +24,6 @@ from tipchain.core.language import escaped, escaped_lines, many, padded, say
 from tipchain.errors import ExitCode, OutputError, UsageError
 from tipchain.modes import parse_device, parse_mode, parse_stages
 
-FOLDER = ("test_tipc", "bundles")
-"""Where bundles are by default, below the project's root; a folder for each case and mode."""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
@@ -48,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     move = add_action(actions, "rebaseline", "move a stored reference, for a reason", _rebaseline)
     move.add_argument("bundle", type=Path, metavar="BUNDLE", help="the bundle that is in use")
     move.add_argument("new", type=Path, metavar="NEW", help="the bundle that takes its place")
-    move.add_argument("--why", metavar="TEXT", help="why it moves; it is recorded (default: you are asked)")
+    move.add_argument("--why", metavar="TEXT", help="why it moves; it is recorded")
 
 
 run = run_action
@@ -64,7 +61,7 @@ def _make(args: argparse.Namespace) -> int:
     mode = parse_mode(args.mode)
     case = load_case(from_root(args.case), args.seed)
     stages = choose_stages(case, mode, parse_stages(args.stages) if args.stages else ())
-    folder = args.out or case.root.joinpath(*FOLDER, case.id, mode.value)
+    folder = args.out or case.root / "test_tipc" / "bundles" / case.id / mode.value
     request = AlignRequest(
         case=case,
         mode=mode,
@@ -142,14 +139,11 @@ def _rebaseline(args: argparse.Namespace) -> int:
             print(say(f"{place}, before -> after:"))
             for name, text in (pairs | stages).items():
                 print(f"  {padded(escaped(name), width)}  {say(escaped(text))}")
-            why = args.why
-            if why is None and sys.stdin and sys.stdin.isatty():
-                print(say("why does the reference move? (nothing: it stays) "), end="", flush=True)
-                why = sys.stdin.readline()
-            if not (why or "").strip():
+            why = (args.why or "").strip()
+            if not why:
                 raise UsageError(f"{place}: not moved, without a reason\n  expected: --why TEXT")
             shutil.copytree(args.new, work / NEW, dirs_exist_ok=True)
-            step = Move(when=local_time(), who=who(place.absolute().parent), why=why.strip(), before=was.content)
+            step = Move(when=local_time(), who=who(place.absolute().parent), why=why, before=was.content)
             write_manifest(work / NEW, replace(now, moves=(*was.moves, step)))
             replace_bundle(place, work)
     except Timeout:

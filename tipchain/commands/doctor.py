@@ -53,7 +53,7 @@ print(json.dumps({
 """
 PROBES = {"torch": TORCH_PROBE, "paddle": PADDLE_PROBE}
 DISTRIBUTIONS = {"torch": "torch", "paddle": "paddlepaddle"}
-WITHOUT = "diff, judge, report, lint and plan"
+WITHOUT = "diff, report, lint and plan"
 """The commands of a plain installation."""
 WORDS = {Outcome.PASS: "ok", Outcome.FAIL: "BROKEN", Outcome.ERROR: "BROKEN", Outcome.SKIP: "-"}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,13 +18,15 @@ if TYPE_CHECKING:
 
     from tipchain.history.store import HistoryPlace
 
-EPILOG = "tipchain history ACTION --help says more about one of them. docs/how-to/history.md explains what is kept, and where."
 NAME_HELP = "a name that `list` shows, a part of one, latest, or latest~1 for the one before of its kind"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.epilog = EPILOG
+    parser.epilog = (
+        "tipchain history ACTION --help says more about one of them. "
+        "docs/how-to/history.md explains what is kept, and where."
+    )
     actions = parser.add_subparsers(metavar="ACTION", required=True, dest="action")
     add = add_action(actions, "add", "add nights and reports", _add)
     add.add_argument(
@@ -51,20 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
         if action is not add:
             add_json(action, "the same")
-
-
-def check_history(args: argparse.Namespace) -> None:
-    """Refuse, before a night begins, a database that cannot be one.
-
-    Raises:
-        UsageError: its URL cannot be understood.
-    """
-    from tipchain.history import VARIABLE
-
-    if args.database or os.environ.get(VARIABLE):
-        from tipchain.history.store import place_of
-
-        place_of(Path.cwd(), args.database)
 
 
 run = run_action

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from tipchain.commands.options import add_options
 from tipchain.core.blame import SIDES as BLAMED
 from tipchain.core.blame import serving
-from tipchain.core.files import ROOT_VARIABLE, atomic_write, find_root, root_of_callables, writing
+from tipchain.core.files import atomic_write, project_above, root_of_callables, writing
 from tipchain.core.guard import guarded
 from tipchain.core.json_text import JsonObject, as_json, parse_as
 from tipchain.core.language import say
@@ -48,15 +48,8 @@ LINE = re.compile(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("id", nargs="?", help="the case's name, such as mobilenet_v3_small (default: torch's module)")
-    parser.add_argument("--torch", "--reference", metavar="M:C", help="module:callable that returns the torch module")
+    add_reference(parser)
     parser.add_argument("--paddle", "--port", metavar="M:C", help="module:callable that returns the Paddle layer")
-    parser.add_argument(
-        "--input",
-        action="append",
-        type=read_input,
-        metavar="[NAME=]SHAPE[:DTYPE[:HIGH]]",
-        help=f"an argument of forward, such as 1,3,224,224 or ids=2,16:int64:1000; repeatable (default {SHAPE})",
-    )
     parser.add_argument(
         "--path", type=Path, help="file to write (default configs/ID.yaml, or ID.yaml without configs/)"
     )
@@ -69,6 +62,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(test_tipc/configs/ID/train_infer_python.txt, or --path)",
     )
     add_options(parser, "root")
+
+
+def add_reference(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    """Declare the torch module and its inputs."""
+    told = "module:callable that returns the torch module"
+    parser.add_argument("--torch", "--reference", metavar="M:C", required=required, help=told)
+    parser.add_argument(
+        "--input",
+        action="append",
+        type=read_input,
+        metavar="[NAME=]SHAPE[:DTYPE[:HIGH]]",
+        help=f"an argument of forward, such as 1,3,224,224 or ids=2,16:int64:1000; repeatable (default {SHAPE})",
+    )
 
 
 def read_input(text: str) -> InputSpec:
@@ -142,12 +148,7 @@ def short_case(
 ) -> str:
     """Return a case that works at once: the models, weights that fit the inputs, and the inputs."""
     # A line says where imports start, where the file's place alone would say something else.
-    given = os.environ.pop(ROOT_VARIABLE, None)
-    try:
-        plain = find_root(path)
-    finally:
-        if given is not None:
-            os.environ[ROOT_VARIABLE] = given
+    plain = project_above(path.resolve().parent)
     return _filled(
         "case.yaml.template",
         id=name,

@@ -12,7 +12,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.history import check_history
 from tipchain.commands.options import (
     add_action,
     add_json,
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from tipchain.nightly.executor import LocalExecutor
     from tipchain.nightly.items import NightPlan
     from tipchain.nightly.nights import Night, Results
-    from tipchain.nightly.timeline import Timeline
 
 
 LOCAL, RAY = "local", "ray"
@@ -133,44 +131,30 @@ def run_dashboard(args: argparse.Namespace) -> int:
     check_writable({"--html": args.html})
     folder = args.folder or Path(NIGHTS)
     folder = load_manifest(folder).nights if folder.is_file() else folder
-    page = Path() if args.html == "-" else Path(args.html).parent
-    timelines, problems = read_timelines(find_nights(folder), args.nights, page)
+    timelines, problems = read_timelines(find_nights(folder), args.nights, args.html.parent)
     for problem in problems:
         print(say(f"note: left out: {problem}"), file=sys.stderr)
     if not timelines:
         raise UsageError(f"{folder}: no night is there that can be read\n  tipchain nightly run begins one")
-    text = render(timelines, problems)
-    if args.html == "-":
-        sys.stdout.buffer.write(text.encode(errors="backslashreplace"))
-        return _say_of_shares(timelines)
     with writing(args.html, UsageError):
-        atomic_write(Path(args.html), text)
+        atomic_write(args.html, render(timelines, problems))
     nights = sum(len(one.columns) for one in timelines)
     items = sum(len(one.rows) for one in timelines)
     print(say(f"{args.html}: {many(items, 'item')}, {many(nights, 'night')}"))
-    return _say_of_shares(timelines)
-
-
-def _say_of_shares(timelines: Sequence[Timeline]) -> int:
-    """Tell the state of the latest nights' shares; return the exit code."""
-    wrong = False
-    for line in timelines:
-        results = line.columns[-1].results
-        name = f"{line.name}, {results.night.name}"
+    latest = [(line.name, line.columns[-1].results) for line in timelines]
+    for name, results in latest:
         for text in results.notes:
-            print(say(f"note: {name}: {text}"), file=sys.stderr)
+            print(say(f"note: {name}, {results.night.name}: {text}"), file=sys.stderr)
         for text in results.wrong:
-            print(say(f"error: {name}: {text}"), file=sys.stderr)
-        wrong |= bool(results.wrong)
-    return ExitCode.FAILED if wrong else ExitCode.PASSED
-
-
-EPILOG = "tipchain nightly ACTION --help says more about one of them. docs/how-to/nightly.md explains the manifest."
+            print(say(f"error: {name}, {results.night.name}: {text}"), file=sys.stderr)
+    return ExitCode.FAILED if any(results.wrong for _, results in latest) else ExitCode.PASSED
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.epilog = EPILOG
+    parser.epilog = (
+        "tipchain nightly ACTION --help says more about one of them. docs/how-to/nightly.md explains the manifest."
+    )
     actions = parser.add_subparsers(metavar="ACTION", required=True, dest="action")
     plan = add_action(actions, "plan", "show what would run, and run nothing", _plan)
     _add_manifest(plan)
@@ -198,7 +182,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NIGHTS",
         help="folder of nights, of one manifest or of all, or a manifest (default tipchain-nights)",
     )
-    dashboard.add_argument("--html", required=True, metavar="FILE", help="the page; - is standard output")
+    dashboard.add_argument("--html", required=True, type=Path, metavar="FILE", help="the page")
     dashboard.add_argument(
         "--nights", type=count("nights"), default=30, metavar="N", help="the latest N of each manifest (default 30)"
     )
@@ -286,8 +270,7 @@ def _run(args: argparse.Namespace) -> int:
     from tipchain.nightly.origin import fingerprint
 
     execution = given_options(args)
-    check_history(args)
-    check_targets(args)
+    _check_places(args)
     plan, nights = _chosen(args)
     if not plan.items:
         return _nothing_chosen(args)
@@ -298,11 +281,18 @@ def _run(args: argparse.Namespace) -> int:
         return _go_on(night, lock, executor, args)
 
 
+def _check_places(args: argparse.Namespace) -> None:
+    """Refuse, before a night begins, reports that cannot be written, and a database that cannot be one."""
+    from tipchain.history.store import place_of
+
+    check_targets(args)
+    place_of(Path.cwd(), args.database)
+
+
 def _resume(args: argparse.Namespace) -> int:
     from tipchain.nightly.nights import DamagedRecord, hold
 
-    check_history(args)
-    check_targets(args)
+    _check_places(args)
     night = _night(args)
     execution = given_options(args, night.options)
     lock = hold(night.folder)

@@ -4,38 +4,28 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from tipchain.commands import align
-from tipchain.commands.init import SHAPE, check_free, read_input, short_case, shown, try_sides
+from tipchain.commands.init import SHAPE, add_reference, check_free, read_input, short_case, shown, try_sides
 from tipchain.commands.options import Parser, add_options, add_report_arguments, check_targets, text_stream
 from tipchain.core.files import atomic_write, root_of_callables, writing
 from tipchain.core.language import padded, say
 from tipchain.core.progress import Progress
-from tipchain.errors import ExitCode, UsageError
+from tipchain.errors import UsageError
 
-STAGES = ("forward",)
+STAGE = "forward"
 """The stage whose models are compared, forward and backward; what else a case has comes later."""
 
 if TYPE_CHECKING:
     from tipchain.port.convert import Converted
-    from tipchain.report.model import RunReport
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--torch", metavar="M:C", required=True, help="module:callable that returns the torch module")
-    parser.add_argument(
-        "--input",
-        action="append",
-        type=read_input,
-        metavar="[NAME=]SHAPE[:DTYPE[:HIGH]]",
-        help=f"an argument of forward, such as 1,3,224,224 or ids=2,16:int64:1000; repeatable (default {SHAPE})",
-    )
+    add_reference(parser, required=True)
     add_options(parser, out="package to write, in the folder where imports start (default NAME_paddle)")
     align.add_fix(parser)
     add_options(parser, "root")
@@ -43,14 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the port and its case, align them, and return the alignment's exit code.
+    """Write the port and its case, align them as ``tipchain align`` does, and return the exit code.
 
     Raises:
         UsageError: paconvert is not there or does not fit, the builder cannot be found or built, or a file exists.
     """
     from tipchain.port.convert import check_paconvert, convert
     from tipchain.port.sources import Sources
-    from tipchain.report.write import write_report
 
     check_targets(args)
     align.check_fix(args)
@@ -83,12 +72,11 @@ def run(args: argparse.Namespace) -> int:
             atomic_write(file, one.source)
     with writing(case, UsageError):
         atomic_write(case, text)
-    stream = text_stream(args)
-    print(say(f"wrote {shown(out)} and {shown(case)}"), file=stream)
-    with TemporaryDirectory(prefix="tipchain-port-") as folder:
-        report = _align(args, case, Path(folder))
-    print("\n".join(_table(converted, out, report)), file=stream)
-    return write_report(replace(report, page="", run=""), args, root=root)
+    print("\n".join([say(f"wrote {shown(out)} and {shown(case)}"), *_table(converted, out)]), file=text_stream(args))
+    parser = Parser(prog="tipchain align")
+    align.add_arguments(parser)
+    given = {name: value for name, value in vars(args).items() if name != "out"}
+    return align.run(argparse.Namespace(**{**vars(parser.parse_args([str(case), "--only", STAGE])), **given}))
 
 
 def _folder_of(module: str, root: Path) -> Path:
@@ -102,39 +90,12 @@ def _folder_of(module: str, root: Path) -> Path:
     return Path(found.origin).parents[1 if found.submodule_search_locations else 0]
 
 
-def _align(args: argparse.Namespace, case: Path, folder: Path) -> RunReport:
-    """Align the case, after edits where they are wanted; nothing is left behind."""
-    parser = Parser(prog="tipchain align")
-    align.add_arguments(parser)
-    words = [str(case), "--quiet", "--out", str(folder)]
-    wanted = parser.parse_args([*words, *(f"--{one}" for one in ("fix", "yes", "force") if getattr(args, one))])
-    return align.mend_case(wanted, STAGES) if args.fix else align.aligned(wanted, STAGES)[0]
-
-
-def _table(converted: Mapping[str, Converted], out: Path, report: RunReport) -> list[str]:
+def _table(converted: Mapping[str, Converted], out: Path) -> list[str]:
     """Return a row for each module of the port, and the lines that paconvert left open."""
-    from tipchain.port.mending import error_of
-
-    blamed = report.cause.place if report.cause is not None else None
-    error = error_of(report)
-    rows = [("FILE", "CONVERTED", "OPEN", "VERDICT")]
-    lines: list[str] = []
-    for path, one in converted.items():
-        if not one.uses:
-            continue
-        file = out / path
-        verdict = "equal" if report.exit_code == ExitCode.PASSED else ""
-        if blamed is not None and Path(blamed.file).name == file.name:
-            verdict = f"differs at line {blamed.line}"
-        elif error.startswith(f"{file}:"):
-            n = error[len(str(file)) + 1 :].partition(":")[0]
-            verdict = f"raises at line {n}"
-        open_lines = len(one.left_open)
-        rows.append((shown(file), f"{one.converted}/{one.uses}", str(open_lines), verdict))
-        lines += [f"{shown(file)}:{number}: {text}" for number, text in one.left_open]
-    widths = [max(len(row[at]) for row in rows) for at in range(3)]
-    table = [
-        "  ".join([*(padded(cell, width) for cell, width in zip(row, widths, strict=False)), say(row[3])]).rstrip()
-        for row in rows
-    ]
+    modules = {shown(out / path): one for path, one in converted.items() if one.uses}
+    rows = [("FILE", "CONVERTED", "OPEN")]
+    rows += [(file, f"{one.converted}/{one.uses}", str(len(one.left_open))) for file, one in modules.items()]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    table = ["  ".join(map(padded, row, widths)).rstrip() for row in rows]
+    lines = [f"{file}:{number}: {text}" for file, one in modules.items() for number, text in one.left_open]
     return [*table, *([say("left open by paconvert:"), *lines] if lines else []), ""]

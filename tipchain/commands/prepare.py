@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from tipchain.chain.params import read_params
 from tipchain.chain.slots import alignment_params
-from tipchain.commands.options import add_chain_mode, add_options, add_timeout, chain_mode
+from tipchain.commands.options import Parser, add_chain_mode, add_options, add_timeout, chain_mode
 from tipchain.core.files import find_root
 from tipchain.core.language import say
 from tipchain.errors import DataError, ExitCode, UsageError, WeightsError
@@ -80,52 +80,44 @@ def _prepare(args: argparse.Namespace) -> int:
     given = [f"--{name.replace('_', '-')}" for name in (own if checkout else suites) if getattr(args, name)]
     if given:
         raise UsageError(f"{args.params}: {', '.join(given)} {why}")
-    options = {name: getattr(args, name) for name in ("chain", "dry_run", *own, *suites)}
-    return prepare_params(args.params, mode, **options)
+    return prepare_params(args, mode)
 
 
-def prepare_params(
-    params: Path,
-    mode: Mode,
-    *,
-    chain: str | None = None,
-    suite: str | None = None,
-    python: str | None = None,
-    timeout: float | None = None,
-    keep_data: bool = False,
-    data_path: Path | None = None,
-    data_only: bool = False,
-    force: bool = False,
-    dry_run: bool = False,
-) -> int:
-    """Prepare the needs of a parameter file's chain, and return the exit code; the arguments are the command's options."""
+def prepare_params(args: argparse.Namespace, mode: Mode) -> int:
+    """Prepare the needs of a parameter file's chain as the command's options say, and return the exit code."""
     from tipchain.parity.case import load_case
     from tipchain.prepare.suite import describe, foreign_checkout, plan_preparation, prepare_suite
 
-    if (case_file := alignment_case(params)) is not None:
+    if (case_file := alignment_case(args.params)) is not None:
         case = load_case(case_file)
-        if not dry_run:
-            prepare_case_data(case, mode, data_path, force=force)
-            return ExitCode.PASSED if data_only else _prepare_weights(case, mode, data_path, force=force)
+        if not args.dry_run:
+            prepare_case_data(case, mode, args.data_path, force=args.force)
+            return ExitCode.PASSED if args.data_only else _prepare_weights(case, mode, args.data_path, force=args.force)
         of = "" if case.data.set == DIGITS else f" of {case.data.set}"
-        named = [str(data_path)] if data_path else [f"{kind} data{of}" for kind in _data_kinds(case, mode)]
-        named += [] if data_only else [f"the weights of {case_file}"]
+        named = [str(args.data_path)] if args.data_path else [f"{kind} data{of}" for kind in _data_kinds(case, mode)]
+        named += [] if args.data_only else [f"the weights of {case_file}"]
         print(say("\n".join(f"would prepare: {name}" for name in named)))
-    elif (checkout := foreign_checkout(params)) is not None:
-        preparation = plan_preparation(checkout, params, mode, suite, chain=chain, python=python, keep=keep_data)
-        if not dry_run:
-            return prepare_suite(preparation, timeout)
+    elif (checkout := foreign_checkout(args.params)) is not None:
+        preparation = plan_preparation(
+            checkout, args.params, mode, args.suite, chain=args.chain, python=args.python, keep=args.keep_data
+        )
+        if not args.dry_run:
+            return prepare_suite(preparation, args.timeout)
         print(say("\n".join(describe(preparation))))
     else:
-        print(say(f"{params}: names no alignment case; nothing to prepare"))
+        print(say(f"{args.params}: names no alignment case; nothing to prepare"))
     return ExitCode.PASSED
 
 
 def prepare_chain_first(args: argparse.Namespace, stream: TextIO) -> int:
     """Prepare the needs of a command line's chain, and say so on ``stream``; return the exit code, 0 if it may run."""
-    options = {name: getattr(args, name) for name in ("chain", "suite", "python", "data_path")}
+    parser = Parser(prog="tipchain prepare")
+    add_arguments(parser)
+    wanted = parser.parse_args([str(args.params)])
+    for name in ("chain", "suite", "python", "data_path"):
+        setattr(wanted, name, getattr(args, name))
     with redirect_stdout(stream):
-        code = prepare_params(args.params, chain_mode(args), **options)
+        code = prepare_params(wanted, chain_mode(args))
     if code in (ExitCode.PASSED, ExitCode.NOTHING_CHECKED):
         return ExitCode.PASSED
     print(say(f"error: {args.params}: could not be prepared; nothing was run"), file=sys.stderr)

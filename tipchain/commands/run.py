@@ -11,16 +11,15 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TextIO
 
 from tipchain import __version__
 from tipchain.chain.execute import Place, is_interpreter, search_path
 from tipchain.chain.gpus import Gpus, Leases, find_gpus, leased_gpus, on_gpus
-from tipchain.chain.plan import PLACEHOLDER, Command, Plan, Result
+from tipchain.chain.plan import PLACEHOLDER, Plan, Result
 from tipchain.chain.run import FILE_NAME as JOURNAL
 from tipchain.chain.run import Journal, Policy, check_programs, forecast, link_latest, resumable, run_plan
 from tipchain.commands.options import (
@@ -34,116 +33,11 @@ from tipchain.commands.options import (
 from tipchain.commands.plan import add_chain_arguments, is_empty, planned, print_notes, render_tree
 from tipchain.commands.prepare import prepare_chain_first
 from tipchain.core.files import append, atomic_write, commit, hold_run, local_time, new_run, prune, run_header
-from tipchain.core.language import clean, in_rows, say, terminal_width, use_color
-from tipchain.core.progress import Estimate, Screen, elapsed, with_output
+from tipchain.core.language import clean, say, terminal_width
 from tipchain.errors import ExitCode, Outcome, RecordError, UsageError
 from tipchain.modes import LATEST
 from tipchain.report.model import FILE_NAME, RunReport, diagnose_chain, dump_report, load_report
-from tipchain.report.terminal import mark
-
-# The view of a run that goes on.
-#
-# On a terminal each running command has a line at the bottom (its number, the time it takes, its id, the last line
-# of its output) that is redrawn in place; what has ended scrolls above. Elsewhere there are plain lines only.
-
-
-@dataclass(slots=True)
-class _Row:
-    """A command that runs, or waits."""
-
-    head: str
-    name: str
-    begin: float
-    line: str = ""
-
-
-class LiveView:
-    """Shows a run while it goes on.
-
-    Args:
-        stream: where to.
-        clock: seconds that only go forward.
-        plan: the ids of all commands.
-        usual: seconds that commands took in the latest run, by id: the basis for the time that is left.
-        slots: how many commands run at once.
-        log: told first how a command ended.
-    """
-
-    def __init__(
-        self,
-        stream: TextIO,
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        plan: Iterable[str] = (),
-        usual: Mapping[str, float] | None = None,
-        slots: int = 1,
-        log: Callable[[Result], None] | None = None,
-    ) -> None:
-        self.log = log
-        self.screen, self.clock = Screen(stream, clock), clock
-        self.color = use_color(stream)
-        self._rows: dict[str, _Row] = {}
-        self._pending = set(plan)
-        self._estimate, self._slots = Estimate(usual or {}), slots
-
-    def started(self, command: Command, number: int, total: int) -> None:
-        """Announce a command."""
-        row = self._rows[command.id] = _Row(f"[{number}/{total}]", clean(command.id), self.clock())
-        self._pending.discard(command.id)
-        if self.screen.live:
-            self._redraw()
-        else:
-            self.screen.print(f"{row.head} {row.name} ...")
-
-    def waiting(self, command: Command, number: int, total: int, reason: str) -> None:
-        """Say a command's reason to wait, once for each reason."""
-        row = self._rows.setdefault(command.id, _Row(f"[{number}/{total}]", clean(command.id), self.clock()))
-        text = say(f"waiting for {clean(reason)}")
-        if row.line != text:
-            row.line = text
-            self._redraw() if self.screen.live else self.screen.print(f"{row.head} {row.name}: {text}")
-
-    def output(self, command: Command, line: str) -> None:
-        """Keep a running command's last line of output; called by the thread that reads it."""
-        if row := self._rows.get(command.id):
-            row.line = say(line) if command.step == "align" else line  # only the alignment's lines are tipchain's own
-
-    def ended(self, result: Result) -> None:
-        """Show the outcome, above the running commands."""
-        if self.log is not None:
-            self.log(result)
-        self._rows.pop(result.command.id, None)
-        self._pending.discard(result.command.id)
-        reason = say(f": {clean(result.reason)}") if result.reason else ""
-        reason += say(" (earlier)") if result.reused else ""
-        head = f"{mark(result.outcome, self.color)}  {result.seconds:7.1f}"
-        self._redraw()
-        text = f"{clean(result.command.id)}{reason}"
-        rows = in_rows(text, terminal_width() - 18) if self.screen.live else [text]
-        self.screen.print(f"\n{'':18}".join([f"{head}  {rows[0]}", *rows[1:]]))
-
-    def tick(self) -> None:
-        """Redraw the lines of running commands when it is time."""
-        if self._rows and self.screen.due:
-            self._redraw()
-
-    def _redraw(self) -> None:
-        now = self.clock()
-        lines = [
-            with_output(f"{row.head} {elapsed(now - row.begin):>5}  {row.name}", row.line)
-            for row in self._rows.values()
-        ]
-        left = self._left() if lines else None
-        self.screen.draw(lines if left is None or left < 1 else [say(f"about {elapsed(left)} left"), *lines])
-
-    def _left(self) -> float | None:
-        """Return the seconds that are left if the latest run tells them of every command."""
-        running = [(name, self.clock() - row.begin) for name, row in self._rows.items() if name not in self._pending]
-        if not all(name in self._estimate.usual for name in (*self._pending, *(name for name, _ in running))):
-            return None
-        pending = sum(self._estimate.usual[name] for name in self._pending)
-        return self._estimate.left(pending, running, self._slots)
-
+from tipchain.report.running import LiveView
 
 # The suite's log of status lines (``results_python.log``), as scrapers know it, with comments of our own.
 #
@@ -271,8 +165,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, run and report; return the report's exit code."""
-    from tipchain.report.write import write_report
-
     check_targets(args)
     check_data_path(args)
     plan = _plan(args, PLACEHOLDER)
@@ -295,9 +187,6 @@ def run(args: argparse.Namespace) -> int:
         hold_run(earlier)
     folder = earlier or Path.cwd() / new_run(Path(plan.out))
     plan = _plan(args, folder.name)
-    if earlier and (report := _whole(plan, folder, args)):
-        print(say("nothing is left to do: the latest run passed"), file=sys.stderr)
-        return write_report(_with_page(report, folder, args), args)
     print_notes(plan)
     return _run(plan, folder, args)
 
@@ -343,25 +232,6 @@ def _plan(args: argparse.Namespace, name: str) -> Plan:
 def _place(plan: Plan, folder: Path, args: argparse.Namespace) -> Place:
     data = args.data_path and args.data_path.resolve()
     return Place(root=Path.cwd(), run=folder, mode=plan.mode, data=data, folders=plan.data)
-
-
-def _whole(plan: Plan, folder: Path, args: argparse.Namespace) -> RunReport | None:
-    """Return the report of the run in ``folder`` if it passed and nothing of ``plan`` is left to do.
-
-    It counts only if it tells of the very passes that the journal holds: an attempt that was killed just before its
-    report was written leaves the report of the one before.
-    """
-    journal, place = Journal(folder), _place(plan, folder, args)
-    passed = [journal.finished(command, place) for command in plan.commands]
-    if not all(passed):
-        return None
-    try:
-        report = load_report(folder)
-    except RecordError:  # it was killed before it wrote one
-        return None
-    told = {(result.command.id, result.started, result.log) for result in report.results}
-    held = {(result.command.id, result.started, result.log) for result in passed if result}
-    return report if report.exit_code is ExitCode.PASSED and told == held else None
 
 
 def _dry_run(plan: Plan, args: argparse.Namespace, earlier: Path | None) -> int:

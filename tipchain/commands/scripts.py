@@ -14,9 +14,9 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from tipchain.commands.align import add_run_arguments, align_case, from_root, make_request
+from tipchain.commands.align import add_run_arguments, align_case, aligned, from_root
 from tipchain.commands.options import Parser, add_color, check_targets, text_stream
-from tipchain.core.files import append, prune
+from tipchain.core.files import append
 from tipchain.core.language import coloring, escaped, say
 from tipchain.errors import ExitCode, Outcome, RecordError
 from tipchain.framework_types import Array
@@ -45,14 +45,9 @@ def record_side(stage: str, side: str, argv: Sequence[str] | None = None) -> int
         args.record = side
         if args.data_path is not None:
             args.data_path = from_root(args.data_path)
-        from tipchain.nightly.origin import origin
         from tipchain.numbers.dumps import load_record
-        from tipchain.parity.align import keep_report, run_case
 
-        request, out = make_request(args, (stage,))
-        report = run_case(request, out, where=origin(request.case.root))
-        keep_report(report, request, out)
-        prune(out)
+        report, _, out = aligned(args, (stage,), each=False)
         failures = [verdict for verdict in report.verdicts if verdict.outcome is not Outcome.SKIP]
         for verdict in failures:
             print(say(f"{verdict.outcome.value}: {verdict.subject}: {verdict.reason}"), file=sys.stderr)

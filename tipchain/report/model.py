@@ -353,7 +353,16 @@ def load_report(path: Path) -> RunReport:
     Raises:
         RecordError: no report is there, or the file is not one.
     """
-    file = _report_file(path) if path.is_dir() else path
+    file = report_file(path) if path.is_dir() else path
+    if file is None:
+        # What is named may be the output folder, or a folder in it, as that of the latest dumps.
+        runs = sorted(path.glob("runs/*/")) or sorted(path.parent.glob("runs/*/"))
+        raise RecordError(
+            "holds no report",
+            file=path,
+            expected="the folder of a run, or its report.json or alignment.json",
+            hint=f"the latest run is {runs[-1]}" if runs else None,
+        )
     try:
         data = read_json(file)
     except OSError as error:
@@ -366,26 +375,17 @@ def load_report(path: Path) -> RunReport:
         raise RecordError(f"is not a run's report: {type(error).__name__} {error}", file=file) from error
 
 
-def _report_file(run: Path) -> Path:
-    """Return the report in a run's folder: the chain's, else that of the one alignment there."""
+def report_file(run: Path) -> Path | None:
+    """Return the report in a run's folder: the chain's, else that of the one alignment there; None without any."""
     file = run / FILE_NAME
     if file.is_file():
         return file
     alignments = sorted([*run.glob("alignment*.json"), *run.glob("log_reprod/alignment*.json")])
-    if len(alignments) == 1:
-        return alignments[0]
-    if alignments:
+    if len(alignments) > 1:
         raise RecordError(
             "holds several reports", file=run, found=", ".join(one.name for one in alignments), expected="one of them"
         )
-    # What is named may be the output folder, or a folder in it, as that of the latest dumps.
-    runs = sorted(run.glob("runs/*/")) or sorted(run.parent.glob("runs/*/"))
-    raise RecordError(
-        "holds no report",
-        file=run,
-        expected="the folder of a run, or its report.json or alignment.json",
-        hint=f"the latest run is {runs[-1]}" if runs else None,
-    )
+    return alignments[0] if alignments else None
 
 
 def parse_report(data: JsonObject) -> RunReport:

@@ -1,0 +1,115 @@
+"""The view of a run that goes on.
+
+On a terminal each running command has a line at the bottom (its number, the time it takes, its id, the last line
+of its output) that is redrawn in place; what has ended scrolls above. Elsewhere there are plain lines only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TextIO
+
+from tipchain.chain.plan import Command, Result
+from tipchain.core.language import clean, in_rows, say, terminal_width, use_color
+from tipchain.core.progress import Estimate, Screen, elapsed, with_output
+from tipchain.report.terminal import mark
+
+
+@dataclass(slots=True)
+class _Row:
+    """A command that runs, or waits."""
+
+    head: str
+    name: str
+    begin: float
+    line: str = ""
+
+
+class LiveView:
+    """Shows a run while it goes on.
+
+    Args:
+        stream: where to.
+        clock: seconds that only go forward.
+        plan: the ids of all commands.
+        usual: seconds that commands took in the latest run, by id: the basis for the time that is left.
+        slots: how many commands run at once.
+        log: told first how a command ended.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        plan: Iterable[str] = (),
+        usual: Mapping[str, float] | None = None,
+        slots: int = 1,
+        log: Callable[[Result], None] | None = None,
+    ) -> None:
+        self.log = log
+        self.screen, self.clock = Screen(stream, clock), clock
+        self.color = use_color(stream)
+        self._rows: dict[str, _Row] = {}
+        self._pending = set(plan)
+        self._estimate, self._slots = Estimate(usual or {}), slots
+
+    def started(self, command: Command, number: int, total: int) -> None:
+        """Announce a command."""
+        row = self._rows[command.id] = _Row(f"[{number}/{total}]", clean(command.id), self.clock())
+        self._pending.discard(command.id)
+        if self.screen.live:
+            self._redraw()
+        else:
+            self.screen.print(f"{row.head} {row.name} ...")
+
+    def waiting(self, command: Command, number: int, total: int, reason: str) -> None:
+        """Say a command's reason to wait, once for each reason."""
+        row = self._rows.setdefault(command.id, _Row(f"[{number}/{total}]", clean(command.id), self.clock()))
+        text = say(f"waiting for {clean(reason)}")
+        if row.line != text:
+            row.line = text
+            self._redraw() if self.screen.live else self.screen.print(f"{row.head} {row.name}: {text}")
+
+    def output(self, command: Command, line: str) -> None:
+        """Keep a running command's last line of output; called by the thread that reads it."""
+        if row := self._rows.get(command.id):
+            row.line = say(line) if command.step == "align" else line  # only the alignment's lines are tipchain's own
+
+    def ended(self, result: Result) -> None:
+        """Show the outcome, above the running commands."""
+        if self.log is not None:
+            self.log(result)
+        self._rows.pop(result.command.id, None)
+        self._pending.discard(result.command.id)
+        reason = say(f": {clean(result.reason)}") if result.reason else ""
+        reason += say(" (earlier)") if result.reused else ""
+        head = f"{mark(result.outcome, self.color)}  {result.seconds:7.1f}"
+        self._redraw()
+        text = f"{clean(result.command.id)}{reason}"
+        rows = in_rows(text, terminal_width() - 18) if self.screen.live else [text]
+        self.screen.print(f"\n{'':18}".join([f"{head}  {rows[0]}", *rows[1:]]))
+
+    def tick(self) -> None:
+        """Redraw the lines of running commands when it is time."""
+        if self._rows and self.screen.due:
+            self._redraw()
+
+    def _redraw(self) -> None:
+        now = self.clock()
+        lines = [
+            with_output(f"{row.head} {elapsed(now - row.begin):>5}  {row.name}", row.line)
+            for row in self._rows.values()
+        ]
+        left = self._left() if lines else None
+        self.screen.draw(lines if left is None or left < 1 else [say(f"about {elapsed(left)} left"), *lines])
+
+    def _left(self) -> float | None:
+        """Return the seconds that are left if the latest run tells them of every command."""
+        running = [(name, self.clock() - row.begin) for name, row in self._rows.items() if name not in self._pending]
+        if not all(name in self._estimate.usual for name in (*self._pending, *(name for name, _ in running))):
+            return None
+        pending = sum(self._estimate.usual[name] for name in self._pending)
+        return self._estimate.left(pending, running, self._slots)
