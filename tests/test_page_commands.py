@@ -40,6 +40,7 @@ ELSEWHERE = {
     "bash test_tipc/test_train_inference_python.sh test_tipc/configs/alexnet/train_infer_python.txt lite_train_lite_infer": "tests/test_drivers.py",
     "bash test_tipc/tipchain.sh PARAMS MODE [GPU_ID] [options]": "tests/test_foreign_checkout.py",
     "python tests/conformance/record_original.py ~/SpeechLite --suite speechlite.yaml": "tests/conformance/test_record_original.py",
+    "tipchain port --torch my.net:build": "tests/commands/test_port_command.py",
     "tipchain run FILE benchmark_train": "tests/chain/test_kind_benchmark_train.py",
     "tipchain nightly run MANIFEST.yaml --executor ray": "tests/nightly/test_ray_nights.py",
     "RAY_ADDRESS=10.0.0.1:6379 tipchain nightly run MANIFEST.yaml --executor ray": "tests/nightly/test_ray_nights.py",

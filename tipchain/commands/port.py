@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,13 +13,14 @@ from tipchain.commands.options import Parser, add_options, add_report_arguments,
 from tipchain.core.files import atomic_write, root_of_callables, writing
 from tipchain.core.language import padded, say
 from tipchain.core.progress import Progress
-from tipchain.errors import UsageError
+from tipchain.errors import ExitCode, UsageError
 
 STAGE = "forward"
 """The stage whose models are compared, forward and backward; what else a case has comes later."""
 
 if TYPE_CHECKING:
-    from tipchain.port.convert import Converted
+    from tipchain.port.convert import ConvertedModule
+    from tipchain.report.model import RunReport
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +39,8 @@ def run(args: argparse.Namespace) -> int:
         UsageError: paconvert is not there or does not fit, the builder cannot be found or built, or a file exists.
     """
     from tipchain.port.convert import check_paconvert, convert
-    from tipchain.port.sources import Sources
+    from tipchain.port.sources import Sources, folder_of
+    from tipchain.report.write import write_report
 
     check_targets(args)
     align.check_fix(args)
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("torch is not installed: the reference cannot be built")
     with Progress() as progress:
         progress.stage("converting the model's modules")
-        sources = Sources.of(args.torch, _folder_of(module, root))
+        sources = Sources.of(args.torch, folder_of(module, root))
         converted = convert(sources.written(out.name))
     spec = f"{sources.renamed(module, out.name)}:{args.torch.partition(':')[2]}"
     text = short_case(name, case, root, (args.torch, spec), inputs, outputs)
@@ -72,30 +73,40 @@ def run(args: argparse.Namespace) -> int:
             atomic_write(file, one.source)
     with writing(case, UsageError):
         atomic_write(case, text)
-    print("\n".join([say(f"wrote {shown(out)} and {shown(case)}"), *_table(converted, out)]), file=text_stream(args))
+    print(say(f"wrote {shown(out)} and {shown(case)}"), file=text_stream(args))
     parser = Parser(prog="tipchain align")
     align.add_arguments(parser)
     given = {name: value for name, value in vars(args).items() if name != "out"}
-    return align.run(argparse.Namespace(**{**vars(parser.parse_args([str(case), "--only", STAGE])), **given}))
+    wanted = argparse.Namespace(**{**vars(parser.parse_args([str(case), "--only", STAGE])), **given})
+    if args.fix:
+        align.mend_case(wanted, (STAGE,))
+    report = align.aligned(wanted, (STAGE,))[0]
+    print("\n".join(_table(converted, out, report)), file=text_stream(args))
+    return write_report(report, args, root=root)
 
 
-def _folder_of(module: str, root: Path) -> Path:
-    """Return where imports of a module start: the project's root, or the folder of an installed package."""
-    top = module.partition(".")[0]
-    if any((root / one).exists() for one in (top, f"{top}.py")):
-        return root
-    found = find_spec(top)
-    if found is None or found.origin is None:
-        raise UsageError(f"--torch: no module {top} below {root}, nor installed")
-    return Path(found.origin).parents[1 if found.submodule_search_locations else 0]
-
-
-def _table(converted: Mapping[str, Converted], out: Path) -> list[str]:
-    """Return a row for each module of the port, and the lines that paconvert left open."""
+def _table(converted: Mapping[str, ConvertedModule], out: Path, report: RunReport) -> list[str]:
+    """Return a row for each module of the port, with what is told of it, and the lines that paconvert left open."""
     modules = {shown(out / path): one for path, one in converted.items() if one.uses}
-    rows = [("FILE", "CONVERTED", "OPEN")]
-    rows += [(file, f"{one.converted}/{one.uses}", str(len(one.left_open))) for file, one in modules.items()]
+    rows = [("FILE", "CONVERTED", "OPEN", "VERDICT")]
+    rows += [
+        (file, f"{one.converted}/{one.uses}", str(len(one.left_open)), say(_verdict(Path(file).resolve(), report)))
+        for file, one in modules.items()
+    ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = ["  ".join(map(padded, row, widths)).rstrip() for row in rows]
     lines = [f"{file}:{number}: {text}" for file, one in modules.items() for number, text in one.left_open]
     return [*table, *([say("left open by paconvert:"), *lines] if lines else []), ""]
+
+
+def _verdict(file: Path, report: RunReport) -> str:
+    """Return what a report tells of a file."""
+    from tipchain.port.mending import error_of
+    from tipchain.port.rewrites import RAISED
+
+    if report.exit_code == ExitCode.PASSED:
+        return "equal"
+    place, raised = report.cause.place if report.cause is not None else None, RAISED.search(error_of(report))
+    if raised is not None and raised["file"] == str(file):
+        return f"raises at line {raised['line']}"
+    return f"differs at line {place.line}" if place is not None and file.match(place.file) else ""

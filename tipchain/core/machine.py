@@ -278,8 +278,9 @@ OPTIONAL_PACKAGES = {
     "scipy": "tipchain[stats]",
     "ray": "tipchain[ray]",
     "reprod-log": "tipchain[cpu]",
+    "paconvert": "tipchain[port]",
 }
-"""Packages of single parts: the ONNX half of the inference stage, the history, metrics over several seeds, a cluster, programs that import reprod_log."""
+"""Packages of single parts: the ONNX half of the inference stage, the history, metrics over several seeds, a cluster, reprod_log's users, `port`."""
 
 
 CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV)

@@ -25,7 +25,7 @@ WORKERS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Converted:
+class ConvertedModule:
     """A module as paconvert wrote it.
 
     Attributes:
@@ -56,7 +56,7 @@ def check_paconvert() -> None:
         raise UsageError(f"paconvert {found} writes names that Paddle does not have\n  {expected}")
 
 
-def convert(sources: Mapping[str, str]) -> dict[str, Converted]:
+def convert(sources: Mapping[str, str]) -> dict[str, ConvertedModule]:
     """Convert modules, each by itself.
 
     Args:
@@ -69,9 +69,9 @@ def convert(sources: Mapping[str, str]) -> dict[str, Converted]:
         return dict(zip(sources, pool.map(_convert, sources, sources.values()), strict=True))
 
 
-def _convert(path: str, source: str) -> Converted:
+def _convert(path: str, source: str) -> ConvertedModule:
     if not source.strip():
-        return Converted(source=source, uses=0, converted=0, left_open=())
+        return ConvertedModule(source=source, uses=0, converted=0, left_open=())
     with TemporaryDirectory(prefix="tipchain-port-") as folder:
         given, made = Path(folder, "given.py"), Path(folder, "made.py")
         given.write_text(source, encoding="utf-8")
@@ -90,7 +90,7 @@ def _convert(path: str, source: str) -> Converted:
         ast.parse(written)
     except SyntaxError as error:
         left_open.append((error.lineno or 1, error.text or ""))
-    return Converted(
+    return ConvertedModule(
         source=written,
         uses=int(counts[1]),
         converted=int(counts[2]),

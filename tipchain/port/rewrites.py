@@ -58,7 +58,7 @@ class Rewrite:
 
 
 @dataclass(eq=False)
-class Source:
+class PortFile:
     """A file of the port's, parsed."""
 
     file: Path
@@ -66,7 +66,7 @@ class Source:
     tree: ast.Module
 
     @classmethod
-    def of(cls, file: Path) -> Source | None:
+    def of(cls, file: Path) -> PortFile | None:
         """Return a file; None where it cannot be read or parsed."""
         try:
             text = file.read_text(encoding="utf-8")
@@ -120,7 +120,7 @@ def _row(name: str) -> LayerKind | None:
     return next((one for one in KINDS for side in one.classes if name.lower() in map(str.lower, side)), None)
 
 
-def _row_of(name: str, source: Source) -> LayerKind | None:
+def _row_of(name: str, source: PortFile) -> LayerKind | None:
     """Return the row of a class, or of what a class of the file is derived from."""
     classes = {one.name: one for one in ast.walk(source.tree) if isinstance(one, ast.ClassDef)}
     seen = set[str]()
@@ -144,14 +144,16 @@ def of_error(reason: str) -> Iterator[Rewrite]:
         reason: a verdict's: ``file:line: Error: message``, then the lines that called it.
     """
     found = RAISED.search(reason)
-    source = Source.of(Path(found["file"])) if found else None
+    source = PortFile.of(Path(found["file"])) if found else None
     if found is None or source is None:
         return
     line, message = int(found["line"]), found["message"]
     told = KEYWORD.search(message) if found["error"] == "TypeError" else None
     if told is not None and told[2] == "__init__":
         files = dict.fromkeys([found["file"], *CALLER.findall(reason[found.end() :])])
-        yield from _keywords(list(filter(None, (Source.of(Path(one)) for one in files))), line, told[1] or "", told[3])
+        yield from _keywords(
+            list(filter(None, (PortFile.of(Path(one)) for one in files))), line, told[1] or "", told[3]
+        )
     elif told is not None:
         yield from _keyword(source, line, told[3])
     elif found["error"] == "AttributeError" and (told := ATTRIBUTE.search(message)):
@@ -164,7 +166,7 @@ def of_error(reason: str) -> Iterator[Rewrite]:
         yield from _names(source, line)
 
 
-def _keywords(sources: list[Source], line: int, raised_by: str, keyword: str) -> Iterator[Rewrite]:
+def _keywords(sources: list[PortFile], line: int, raised_by: str, keyword: str) -> Iterator[Rewrite]:
     """Yield calls with Paddle's name of an argument, its value as Paddle means it; without it where Paddle has none.
 
     They are the calls on the line of the first file that raised, which may call the class by another name, and those that
@@ -194,7 +196,7 @@ def _keywords(sources: list[Source], line: int, raised_by: str, keyword: str) ->
             yield source.replaced(*_outermost(changes))
 
 
-def _keyword(source: Source, line: int, keyword: str) -> Iterator[Rewrite]:
+def _keyword(source: PortFile, line: int, keyword: str) -> Iterator[Rewrite]:
     """Yield a statement whose calls of functions and layers have Paddle's name of an argument, or lack the argument."""
     for call in source.calls(line):
         given = next((one for one in call.keywords if one.arg == keyword), None)
@@ -219,7 +221,7 @@ def _written(trait: Trait, value: ast.expr) -> ast.expr:
         return value
 
 
-def _attributes(source: Source, line: int, owner: str, name: str) -> Iterator[Rewrite]:
+def _attributes(source: PortFile, line: int, owner: str, name: str) -> Iterator[Rewrite]:
     """Yield a statement with Paddle's name of a layer's attribute."""
     row = _row_of(owner, source)
     trait = _trait(row, name)
@@ -237,7 +239,7 @@ def _attributes(source: Source, line: int, owner: str, name: str) -> Iterator[Re
             yield source.replaced(*_outermost(changes))
 
 
-def _imported(source: Source, name: str) -> Iterator[Rewrite]:
+def _imported(source: PortFile, name: str) -> Iterator[Rewrite]:
     """Yield a file that imports a module of which it reads names, where there is such a module."""
     with suppress(ImportError):
         if find_spec(name) is not None:
@@ -248,7 +250,7 @@ def _imported(source: Source, name: str) -> Iterator[Rewrite]:
                 yield source.replaced((first, f"import {name}\n{ast.unparse(first)}"))
 
 
-def _as_tensor(source: Source, line: int, function: str, position: int) -> Iterator[Rewrite]:
+def _as_tensor(source: PortFile, line: int, function: str, position: int) -> Iterator[Rewrite]:
     """Yield a statement that gives a function, or an operator, a tensor for a number."""
     for node in ast.walk(source.statement(line) or source.tree):
         operands: list[ast.expr] = []
@@ -260,7 +262,7 @@ def _as_tensor(source: Source, line: int, function: str, position: int) -> Itera
             yield source.replaced((operands[position], f"paddle.to_tensor({ast.unparse(operands[position])})"))
 
 
-def _names(source: Source, line: int) -> Iterator[Rewrite]:
+def _names(source: PortFile, line: int) -> Iterator[Rewrite]:
     """Yield a statement with Paddle's names for torch's."""
     statement = source.statement(line)
     changes: list[tuple[ast.AST, ast.AST | str]] = []
@@ -284,7 +286,7 @@ def of_cause(cause: Diagnosis, as_paddle: Callable[[Path], ast.Module | None]) -
         as_paddle: makes the tree of a file of the reference's as paconvert writes it; None without paconvert.
     """
     place = cause.place
-    source = Source.of(Path(place.file)) if place is not None else None
+    source = PortFile.of(Path(place.file)) if place is not None else None
     if source is None or place is None:
         return
     if told := ARGUMENTS.search(cause.fix):
@@ -300,10 +302,10 @@ def of_cause(cause: Diagnosis, as_paddle: Callable[[Path], ast.Module | None]) -
                 yield source.replaced((node, ast.BinOp(left=node.right, op=node.op, right=node.left)))
     if cause.reference_place is not None:
         file, at = Path(cause.reference_place.file), cause.reference_place.line
-        yield from _as_reference(source, place.line, Source.of(file), as_paddle(file), at)
+        yield from _as_reference(source, place.line, PortFile.of(file), as_paddle(file), at)
 
 
-def _passed(source: Source, line: int, arguments: dict[str, str], to: str) -> Iterator[Rewrite]:
+def _passed(source: PortFile, line: int, arguments: dict[str, str], to: str) -> Iterator[Rewrite]:
     """Yield calls with other arguments: those of the function on the line, else those that make layers which take them."""
     values = {name: ast.parse(value, mode="eval").body for name, value in arguments.items()}
     everywhere = [one for one in ast.walk(source.tree) if isinstance(one, ast.Call)]
@@ -325,7 +327,7 @@ def _arguments(row: LayerKind | None) -> set[str]:
     return {one.argument for one in row.properties} if row is not None else set()
 
 
-def _class(source: Source, line: int, wanted: str) -> Iterator[Rewrite]:
+def _class(source: PortFile, line: int, wanted: str) -> Iterator[Rewrite]:
     """Yield a statement that makes a layer of another class, with the arguments it has and without; its like first."""
     row = _row(wanted.rpartition(".")[2])
     family = row.family if row is not None else ""
@@ -339,7 +341,7 @@ def _class(source: Source, line: int, wanted: str) -> Iterator[Rewrite]:
         yield source.replaced((call, f"{wanted}()"))
 
 
-def _function(source: Source, line: int, present: str, wanted: str) -> Iterator[Rewrite]:
+def _function(source: PortFile, line: int, present: str, wanted: str) -> Iterator[Rewrite]:
     """Yield a statement with another function, or another operator."""
     for node in ast.walk(source.statement(line) or source.tree):
         if isinstance(node, ast.Call) and _last(node.func).lower() == present.lower():
@@ -350,7 +352,7 @@ def _function(source: Source, line: int, present: str, wanted: str) -> Iterator[
 
 
 def _as_reference(
-    source: Source, line: int, reference: Source | None, tree: ast.Module | None, at: int
+    source: PortFile, line: int, reference: PortFile | None, tree: ast.Module | None, at: int
 ) -> Iterator[Rewrite]:
     """Yield the port with the reference's statement, as paconvert writes it: in place of its own, or beside it."""
     own, wanted = source.statement(line), reference.statement(at) if reference is not None else None

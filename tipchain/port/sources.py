@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 
 from tipchain.errors import UsageError
@@ -400,3 +401,18 @@ def _is_main(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.If) and any(
         isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(statement.test)
     )
+
+
+def folder_of(module: str, root: Path) -> Path:
+    """Return where imports of a module start: the project's root, or the folder of an installed package.
+
+    Raises:
+        UsageError: there is no such module.
+    """
+    top = module.partition(".")[0]
+    if any((root / one).exists() for one in (top, f"{top}.py")):
+        return root
+    found = find_spec(top)
+    if found is None or found.origin is None:
+        raise UsageError(f"--torch: no module {top} below {root}, nor installed")
+    return Path(found.origin).parents[1 if found.submodule_search_locations else 0]

@@ -218,6 +218,7 @@ MIXED = 0.4
 IGNORED = (255, -100)
 """Labels that losses and metrics usually pass over; of at least `FEW` classes one is a class, or stands for one from the end."""
 FEW = 100
+"""Classes below which no class is one of `IGNORED`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
