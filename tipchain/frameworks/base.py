@@ -355,14 +355,14 @@ class LoadedFramework:
 
     library: Any
 
-    def every_layer(self, model: Model) -> Iterator[Model]:
-        """Yield a layer and all inside."""
+    def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
+        """Yield every layer with its path, the model itself (path empty) first; one used twice comes once."""
         raise NotImplementedError
 
     def set_training(self, model: Model, training: bool) -> None:
         """Switch train or eval mode; dropout-like layers stay in eval mode."""
         model.train() if training else model.eval()
-        for layer in self.every_layer(model):
+        for _, layer in self.layers(model):
             if "drop" in type(layer).__name__.lower():
                 layer.eval()
 

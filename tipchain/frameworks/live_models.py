@@ -15,7 +15,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.facts.settings import takes_gradient
+from tipchain.facts.layers import kind_of
+from tipchain.facts.settings import SAME, UNTOLD, channels_last, held, takes_gradient
 from tipchain.framework_types import After, Array, Before, Function, Hook, Model, Nested, Optimizer, Tensor
 from tipchain.frameworks import Framework
 from tipchain.frameworks.base import map_nested
@@ -45,21 +46,19 @@ class FrameworkSide:
         ways: how a model may be run in float64, tried one after the other.
         way: the one that is taken.
         base: the class of all layers.
+        norms: the classes of all BatchNorms.
         functional: ``torch.nn.functional`` or Paddle's.
     """
 
     framework: Framework
     base: type[Model]
+    norms: tuple[type[Model], ...]
     functional: ModuleType
     way: Widening
 
     def is_tensor(self, value: object) -> bool:
         """Tell whether ``value`` is a tensor of the framework's."""
         return self.framework.is_tensor(value)
-
-    def backward(self, loss: Tensor) -> None:
-        """Run backward from a scalar."""
-        loss.backward()
 
     def seed(self, seed: int) -> None:
         """Seed the framework's, numpy's and Python's generators."""
@@ -104,26 +103,57 @@ class FrameworkSide:
             map_nested(held.append, value)
         return {id(one): one.detach().clone() for one in held if self.is_tensor(one) and not one.is_leaf}
 
+    def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
+        """Yield every layer with its path, the model itself (path empty) first; one used twice comes once."""
+        return self.framework.layers(model)
+
+    def tensor(self, array: Array, *, gradient: bool) -> Tensor:
+        """Return a tensor of the array's values; ``gradient``: one that something can be differentiated by."""
+        return self.framework.tensor(array, gradient=gradient)
+
+    def view(self, tensor: Tensor) -> Array:
+        """Return a tensor's values, without copying them if they are on the CPU; bfloat16 becomes float32."""
+        return self.framework.view(tensor)
+
+    def assign(self, tensor: Tensor, values: Array) -> None:
+        """Give a tensor other values of its shape, where it lies."""
+        self.framework.assign(tensor, values)
+
+    def clear_gradients(self, layer: Model) -> None:
+        """Set the parameters' ``grad`` to None."""
+        for one in layer.parameters():
+            one.grad = None
+
     def parameters(self, layer: Model) -> list[tuple[str, Tensor]]:
         """Return a layer's own and inner parameters that take gradients, each once, with their names in it."""
         return [(name, one) for name, one in layer.named_parameters() if self.takes_gradient(one)]
-
-    def lent(self, model: Model) -> Model:
-        """Return a copy whose parameters are the model's own, for calls without gradients.
-
-        Raises:
-            Exception: whatever copying the user's model raises.
-        """
-        return copy.deepcopy(model, {id(one): one for one in model.parameters()})
 
     def function(self, name: str) -> Callable[[Tensor], Tensor]:
         """Return a function of ``nn.functional``."""
         found: Callable[[Tensor], Tensor] = getattr(self.functional, name)
         return found
 
-    def children(self, layer: Model) -> Iterator[tuple[str, Model]]:
-        """Yield the layers directly inside, with their names."""
-        yield from layer.named_children()
+    def steps(self, layer: Model) -> Steps | None:
+        """Return those of a convolution of one group and without dilation that pads with zeros, alike at both ends; else None."""
+        number: Literal[0, 1] = 0 if isinstance(self, TorchSide) else 1
+        kind = kind_of(layer, number)
+        read = {one.torch: one.readers[number](layer, None) for one in (kind.properties if kind else ())}
+        channels_first = not channels_last(getattr(layer, "_data_format", ""))
+        plain = read["groups"] == 1 and read["padding_mode"] in (UNTOLD, "zeros") and set(read["dilation"]) == {1}
+        pads = read["padding"]
+        if not (plain and channels_first) or pads == SAME or any(before != after for before, after in pads):
+            return None
+        return read["stride"], tuple(before for before, _ in pads)
+
+    def norm_scale(self, layer: Model) -> Array | None:
+        """Return the factor of each channel in a BatchNorm that uses its statistics; None of any other layer."""
+        if not isinstance(layer, self.norms) or layer.training:
+            return None
+        variance = held(layer, "running_var", "_variance")
+        if variance is None:
+            return None
+        scale: Array = 1 / np.sqrt(self.array(variance) + held(layer, "eps", "_epsilon"))
+        return scale if layer.weight is None else scale * self.array(layer.weight)
 
     def in_turn(self, layers: Mapping[str, Model], first: Model, after: Sequence[Function]) -> Model:
         """Return a layer that holds some by name, calls the first of them, and then functions of one tensor."""
@@ -147,12 +177,9 @@ class TorchSide(FrameworkSide):
         self.framework: TorchFramework = framework or TorchFramework()
         self.torch = self.framework.torch
         self.base, self.functional = self.torch.nn.Module, self.torch.nn.functional
+        self.norms = (self.torch.nn.modules.batchnorm._BatchNorm,)  # noqa: SLF001
         self.ways: Sequence[Widening] = ("casts", "claims", "plain")
         self.way: Widening = "casts"
-
-    def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
-        """Yield every module with its path, the model itself (path empty) first; one used twice comes once."""
-        yield from model.named_modules()
 
     def watch(self, layer: Model, before: Before, after: After) -> Callable[[], None]:
         """Call the two around each forward, the second's result in place of the module's; return a function that ends this."""
@@ -190,23 +217,6 @@ class TorchSide(FrameworkSide):
                 found[id(one)] = torch.nn.Parameter(values, requires_grad=one.requires_grad)
         return found
 
-    def only_reads(self, layer: Model) -> bool:
-        """Tell whether forward changes nothing of a module, so that it needs no copy: one of torch's own.
-
-        An embedding with ``max_norm`` scales its rows.
-        """
-        return all(
-            _reads(self, one, "torch.nn.modules.")
-            and not isinstance(one, self.torch.nn.RNNBase)
-            and getattr(one, "max_norm", None) is None
-            for one in layer.modules()
-        )
-
-    def tensor(self, array: Array, *, gradient: bool) -> Tensor:
-        """Return a tensor of the array's values; ``gradient``: one that something can be differentiated by."""
-        made = self.framework.tensor(array)
-        return made.requires_grad_() if gradient and made.is_floating_point() else made
-
     def lay_aside(self, made: Model, model: Model) -> Callable[[object], None]:
         """Let a float64 copy's parameters be the model's own for a while; return a function that undoes it for a layer."""
         lent: dict[int, object] = {}
@@ -227,20 +237,10 @@ class TorchSide(FrameworkSide):
         context: AbstractContextManager[object] = self.torch.set_grad_enabled(gradient)
         return context
 
-    def clear_gradients(self, layer: Model) -> None:
-        """Set the parameters' ``grad`` to None."""
-        layer.zero_grad(set_to_none=True)
-
     def parameter_gradients(self, layer: Model) -> dict[str, Array] | None:
         """Return the gradients that there are, by name, not copied."""
         found = ((name, self.framework.gradient(one)) for name, one in layer.named_parameters())
         return {name: self.view(gradient) for name, gradient in found if gradient is not None}
-
-    def view(self, tensor: Tensor) -> Array:
-        """Return a tensor's values without copying them; bfloat16 becomes float32."""
-        tensor = tensor.detach().cpu()
-        values: Array = (tensor.float() if tensor.dtype == self.torch.bfloat16 else tensor).numpy()
-        return values
 
     def hand_over(self, parameter: Tensor, take: Callable[[Array], None]) -> Callable[[], None]:
         """Let ``take`` have the gradient as soon as backward has it, and set ``grad`` to None; return a function that ends this."""
@@ -264,32 +264,9 @@ class TorchSide(FrameworkSide):
         """Let a parameter require a gradient, or not."""
         parameter.requires_grad = gradient
 
-    def assign(self, tensor: Tensor, values: Array) -> None:
-        """Give a tensor other values of its shape, where it lies."""
-        with self.torch.no_grad():
-            tensor.copy_(self.framework.tensor(values))
-
-    def scale(self, parameter: Tensor, factor: float) -> None:
-        """Multiply a parameter, where it lies."""
-        with self.torch.no_grad():
-            parameter.mul_(factor)
-
     def learning_rate(self, optimizer: Optimizer) -> float:
         """Return the first group's rate."""
         return float(optimizer.param_groups[0]["lr"])
-
-    def steps(self, layer: Model) -> Steps | None:
-        """Return those of a convolution of one group and without dilation that pads with zeros, alike at both ends; else None."""
-        plain = layer.groups == 1 and layer.padding_mode == "zeros" and set(layer.dilation) == {1}
-        return (layer.stride, layer.padding) if plain and not isinstance(layer.padding, str) else None
-
-    def norm_scale(self, layer: object) -> Array | None:
-        """Return the factor of each channel in a BatchNorm that uses its statistics; None of any other module."""
-        kind = self.torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001
-        if not isinstance(layer, kind) or layer.training or layer.running_var is None:
-            return None
-        scale: Array = 1 / np.sqrt(self.array(layer.running_var) + layer.eps)
-        return scale if layer.weight is None else scale * self.array(layer.weight)
 
 
 class PaddleSide(FrameworkSide):
@@ -301,12 +278,9 @@ class PaddleSide(FrameworkSide):
         self.framework: PaddleFramework = framework or PaddleFramework()
         self.paddle = self.framework.paddle
         self.base, self.functional = self.paddle.nn.Layer, self.paddle.nn.functional
+        self.norms = self.paddle.nn.BatchNorm, self.paddle.nn.layer.norm._BatchNormBase  # noqa: SLF001
         self.ways: Sequence[Widening] = ("casts", "plain")
         self.way: Widening = "casts"
-
-    def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
-        """Yield every layer with its path, the model itself first; one used twice comes once."""
-        yield from model.named_sublayers(include_self=True)
 
     def watch(self, layer: Model, before: Before, after: After) -> Callable[[], None]:
         """Call the two around each forward of the layer."""
@@ -357,17 +331,6 @@ class PaddleSide(FrameworkSide):
                 found[id(one)] = made
         return found
 
-    def only_reads(self, layer: Model) -> bool:
-        """Tell whether forward changes nothing of a layer; spectral norm iterates on its vectors."""
-        writes = self.paddle.nn.layer.rnn.RNNBase, self.paddle.nn.SpectralNorm
-        every = layer.sublayers(include_self=True)
-        return all(_reads(self, one, "paddle.nn.layer.") and not isinstance(one, writes) for one in every)
-
-    def tensor(self, array: Array, *, gradient: bool) -> Tensor:
-        """Return a tensor of the array's values."""
-        floating = np.issubdtype(array.dtype, np.inexact)
-        return self.framework.leaf(array) if gradient and floating else self.framework.tensor(array)
-
     def lay_aside(self, made: object, model: object) -> Callable[[object], None]:  # noqa: ARG002
         """Keep the values: Paddle's model runs last, so that nothing needs their memory."""
         return lambda _: None
@@ -375,11 +338,6 @@ class PaddleSide(FrameworkSide):
     def recording(self, *, gradient: bool) -> AbstractContextManager[object]:
         """Return ``paddle.set_grad_enabled``; sampling of images is done so that its backward does not end the process."""
         return _recorded(self.paddle, gradient=gradient)
-
-    def clear_gradients(self, layer: Model) -> None:
-        """Set the parameters' ``grad`` to None."""
-        for one in layer.parameters():
-            one.clear_gradient(set_to_zero=False)
 
     def parameter_gradients(self, layer: Model) -> dict[str, Array] | None:
         """Return the gradients that there are, under torch's names and in its layout, not copied; None where that is not known."""
@@ -389,10 +347,6 @@ class PaddleSide(FrameworkSide):
             return dict(self.framework.gradients(layer, {}, shared=True))
         except WeightsError:
             return None
-
-    def view(self, tensor: object) -> Array:
-        """Return a tensor's values, without copying them if they are on the CPU; bfloat16 becomes float32."""
-        return self.framework.view(tensor)
 
     def hand_over(self, parameter: Tensor, take: Callable[[Array], None]) -> Callable[[], None]:
         """Register a hook that takes the gradient and sets ``grad`` to None; Paddle removes none: an ended one does nothing."""
@@ -417,38 +371,9 @@ class PaddleSide(FrameworkSide):
         """Let a parameter hand gradients on, or stop them."""
         parameter.stop_gradient = not gradient
 
-    def assign(self, tensor: Tensor, values: Array) -> None:
-        """Give a tensor other values of its shape, where it lies."""
-        narrow = tensor.dtype == self.paddle.bfloat16  # which numpy lacks
-        dtype = np.float32 if narrow else str(tensor.dtype).rpartition(".")[2]
-        values = np.asarray(values, dtype=dtype, order="C")
-        tensor.set_value(self.framework.tensor(values).astype(tensor.dtype) if narrow else values)
-
-    def scale(self, parameter: Tensor, factor: float) -> None:
-        """Multiply a parameter, where it lies."""
-        with self.paddle.no_grad():
-            parameter.scale_(factor)
-
     def learning_rate(self, optimizer: Optimizer) -> float:
         """Return the optimizer's present rate; NaN of one that does not tell it."""
         return float(optimizer.get_lr()) if hasattr(optimizer, "get_lr") else float("nan")
-
-    def steps(self, layer: Model) -> Steps | None:
-        """Return those of a convolution, as of torch's."""
-        strides, pads = tuple(layer._stride), layer._padding  # noqa: SLF001
-        pads = (pads,) * len(strides) if isinstance(pads, int) else tuple(pads)
-        plain = layer._groups == 1 and layer._padding_mode == "zeros" and set(layer._dilation) == {1}  # noqa: SLF001
-        first = not layer._data_format.endswith("C")  # noqa: SLF001
-        told = len(pads) == len(strides) and all(isinstance(one, int) for one in pads)
-        return (strides, pads) if plain and first and told else None
-
-    def norm_scale(self, layer: object) -> Array | None:
-        """Return ``weight / sqrt(_variance + _epsilon)``."""
-        kinds = self.paddle.nn.BatchNorm, self.paddle.nn.layer.norm._BatchNormBase  # noqa: SLF001
-        if not isinstance(layer, kinds) or layer.training:
-            return None
-        scale: Array = 1 / np.sqrt(self.array(layer._variance) + layer._epsilon)  # noqa: SLF001
-        return scale if layer.weight is None else scale * self.array(layer.weight)
 
 
 LiveSide = TorchSide | PaddleSide
@@ -484,16 +409,10 @@ def _empties(layers: Iterable[Model]) -> dict[int, object]:
     return {id(one): type(one)() for one in held if type(one) in (dict, set, OrderedDict) and not one}
 
 
-def _reads(side: LiveSide, layer: Model, own: str) -> bool:
-    """Tell whether a layer is the framework's, and has no statistics to update and no hooks.
-
-    Paddle keeps the statistics of norms as parameters that take no gradient.
-    """
-    hooks = ("_forward_pre_hooks", "_forward_hooks", "_forward_post_hooks")
-    held = *layer._buffers.values(), *layer._parameters.values()  # noqa: SLF001
-    updates = layer.training and any(one is not None and not side.takes_gradient(one) for one in held)
-    plain = type(layer).__module__.startswith(own) and not updates
-    return plain and not any(getattr(layer, name, None) for name in hooks)
+def has_hooks(layer: Model) -> bool:
+    """Tell whether a forward of the layer calls hooks."""
+    names = ("_forward_pre_hooks", "_forward_hooks", "_forward_post_hooks")
+    return any(getattr(layer, name, None) for name in names)
 
 
 def name_alike(layer: Model, made: Model) -> None:

@@ -7,7 +7,7 @@ import random
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +27,7 @@ from tipchain.frameworks.base import (
     Trainer,
     check_batch,
     make_optimizer,
+    map_nested,
     rate_factor,
     widened_array,
 )
@@ -35,35 +36,34 @@ from tipchain.modes import Device
 from tipchain.weights.files import load_paddle_weights, view_of
 from tipchain.weights.sides import TensorSlot, assemble, divide, dtype_name, stack, torch_view
 
-# Paddle's DataLoader, made to end where a sample cannot be read.
+# Paddle's batches, made to end where a sample cannot be read.
 #
-# Without worker processes Paddle reads in a thread of this one. An exception in the data set ends that thread, and
-# whoever waits for the next batch waits for ever (Paddle 3.3). So here an exception ends the epoch instead, as a
-# data set's StopIteration does, and is raised again where the batches are used.
+# Without worker processes Paddle's DataLoader reads in a thread of this one. An exception in the data set ends that
+# thread, and whoever waits for the next batch waits for ever (Paddle 3.3). So no thread reads here.
 
 
 LATE_S = 5.0
 """Seconds that the loader's thread may take to say why it ended."""
 
 
-def load_batches(dataset: Dataset, sampler: object, *, num_workers: int = 0) -> Iterator[Nested]:
-    """Yield the batches of ``dataset`` that the batch sampler ``sampler`` names.
+def load_batches(dataset: Dataset, indices: Iterable[Sequence[int]], *, num_workers: int = 0) -> Iterator[Nested]:
+    """Yield the batches of ``dataset`` whose samples a batch sampler, or a list, names.
 
     Raises:
         Exception: whatever the data set raised, or putting its samples together did.
     """
-    from paddle.io import DataLoader
+    import paddle
+    from paddle.io.dataloader.collate import default_collate_fn
 
     if num_workers:
         with _raised_in_threads() as raised:
-            yield from DataLoader(dataset, batch_sampler=sampler, return_list=True, num_workers=num_workers)
+            yield from paddle.io.DataLoader(dataset, batch_sampler=indices, return_list=True, num_workers=num_workers)
         if raised:
             raise raised[0]
         return
-    watched = _WatchedDataset(dataset)
-    yield from DataLoader(watched, batch_sampler=sampler, return_list=True, collate_fn=watched.collate)
-    if watched.error is not None:
-        raise watched.error
+    for batch in indices:
+        samples = default_collate_fn([dataset[index] for index in batch])
+        yield map_nested(lambda one: paddle.to_tensor(one) if isinstance(one, np.ndarray) else one, samples)
 
 
 @contextmanager
@@ -92,34 +92,6 @@ def _raised_in_threads() -> Iterator[list[BaseException]]:
             raise
     finally:
         threading.excepthook = usual
-
-
-class _WatchedDataset:
-    """A data set that keeps its first exception."""
-
-    def __init__(self, dataset: Dataset) -> None:
-        self.dataset = dataset
-        self.error: Exception | None = None
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitem__(self, index: int) -> Nested:
-        try:
-            return self.dataset[index]
-        except Exception as error:
-            self.error = error
-            raise StopIteration from error
-
-    def collate(self, samples: Sequence[Nested]) -> Nested:
-        """Put samples together as Paddle does by default."""
-        from paddle.io.dataloader.collate import default_collate_fn
-
-        try:
-            return default_collate_fn(samples)
-        except Exception as error:
-            self.error = error
-            raise StopIteration from error
 
 
 # What Paddle draws at random, taken from a `Draws`: its functions find their operators in ``paddle._C_ops`` when they are called.
@@ -339,8 +311,7 @@ class PaddleUpdates:
         """Set a parameter."""
         slot = self.slots[name]
         for part, array in zip(slot.parts, divide(value, slot), strict=True):
-            same = dtype_name(part.tensor) == array.dtype.name
-            part.tensor.set_value(array if same else self._like(part.tensor, array))
+            self.framework.assign(part.tensor, array)
 
     def add_gradient(self, name: str, gradient: Array) -> None:
         """Add to a parameter's gradient; a frozen one gets none."""
@@ -524,9 +495,9 @@ class PaddleFramework(LoadedFramework):
         """Load a ``.pdparams`` file; every key and shape must fit."""
         load_paddle_weights(model, path)
 
-    def every_layer(self, model: Model) -> Iterator[Model]:
-        """Yield a layer and all inside."""
-        yield from model.sublayers(include_self=True)
+    def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
+        """Yield every layer with its path, the model itself (path empty) first; one used twice comes once."""
+        yield from model.named_sublayers(include_self=True)
 
     def let_backward(self, model: Model) -> None:
         """Let a model be run backward in eval mode, which Paddle's recurrent layers cannot on a CPU.
@@ -600,13 +571,16 @@ class PaddleFramework(LoadedFramework):
         """Return a context that changes nothing."""
         return nullcontext()
 
-    def tensor(self, array: Array) -> Any:
-        """Return ``array`` as a tensor on the device."""
-        return self._to_tensor(array, place=self.place)
+    def tensor(self, array: Array, *, gradient: bool = False) -> Any:
+        """Return ``array`` as a tensor on the device; ``gradient``: floats collect theirs."""
+        floating = np.issubdtype(np.asarray(array).dtype, np.inexact)
+        return self._to_tensor(array, place=self.place, stop_gradient=not (gradient and floating))
 
-    def leaf(self, array: Array) -> Any:
-        """Return ``array`` as a tensor on the device that collects its gradient."""
-        return self._to_tensor(array, place=self.place, stop_gradient=False)
+    def assign(self, tensor: Tensor, values: Array) -> None:
+        """Give a tensor other values of its shape, where it lies."""
+        narrow = tensor.dtype == self.paddle.bfloat16  # which numpy lacks
+        values = np.asarray(values, dtype=np.float32 if narrow else dtype_name(tensor), order="C")
+        tensor.set_value(self.tensor(values).astype(tensor.dtype) if narrow else values)
 
     def array(self, tensor: Tensor) -> Array:
         """Return a copy of a tensor's values; bfloat16 (uint16 in numpy) becomes float32."""
@@ -687,23 +661,8 @@ class PaddleFramework(LoadedFramework):
             yield slot.name, self._whole(slot, [part.tensor for part in slot.parts])
 
     def batches(self, dataset: Dataset, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
-        """Load the given samples with Paddle's DataLoader."""
-        io = self.paddle.io
-
-        class Fixed(io.BatchSampler):  # type: ignore[misc, name-defined]
-            """A batch sampler that yields the given indices."""
-
-            def __init__(self) -> None:
-                self.batch_size = len(indices[0]) if indices else 1
-
-            def __iter__(self) -> Iterator[list[int]]:
-                return (list(batch) for batch in indices)
-
-            def __len__(self) -> int:
-                return len(indices)
-
-        for batch in load_batches(dataset, Fixed()):
-            image, label, files = check_batch(batch, dataset)
+        """Load the given samples and put them together as Paddle's DataLoader does."""
+        for image, label, files in (check_batch(one, dataset) for one in load_batches(dataset, indices)):
             yield image, label, [str(file) for file in files]
 
     def _whole(self, slot: TensorSlot, tensors: Sequence[Any], *, shared: bool = False) -> Array:

@@ -201,8 +201,7 @@ class TorchUpdates:
 
     def assign(self, name: str, value: Array) -> None:
         """Set a parameter."""
-        with self.framework.torch.no_grad():
-            self.parameters[name].copy_(self.framework.tensor(value))
+        self.framework.assign(self.parameters[name], value)
 
     def add_gradient(self, name: str, gradient: Array) -> None:
         """Add to a parameter's gradient, as backward does; a frozen parameter gets none."""
@@ -442,9 +441,9 @@ class TorchFramework(LoadedFramework):
         """Load a torch or ``.safetensors`` file; every key must fit."""
         load_torch_weights(model, path)
 
-    def every_layer(self, model: Model) -> Iterator[Model]:
-        """Yield a module and all inside."""
-        yield from model.modules()
+    def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
+        """Yield every module with its path, the model itself (path empty) first; one used twice comes once."""
+        yield from model.named_modules()
 
     def let_backward(self, model: Model) -> None:
         """Do nothing: torch runs a model backward in eval mode, too."""
@@ -484,22 +483,28 @@ class TorchFramework(LoadedFramework):
         """Return a context in which random numbers are ``draws``; None switches dropout off."""
         return switched_off(self.torch.nn.functional) if draws is None else drawing(self.torch, draws)
 
-    def tensor(self, array: Array) -> Any:
-        """Return ``array`` as a tensor on the device."""
-        return self._from_numpy(np.array(array)).to(self.device)
+    def tensor(self, array: Array, *, gradient: bool = False) -> Any:
+        """Return ``array`` as a tensor on the device; ``gradient``: floats collect theirs."""
+        made = self._from_numpy(np.array(array)).to(self.device)
+        return made.requires_grad_() if gradient and made.is_floating_point() else made
 
-    def leaf(self, array: Array) -> Any:
-        """Return ``array`` as a tensor on the device that collects its gradient."""
-        return self.tensor(array).requires_grad_()
+    def assign(self, tensor: Tensor, values: Array) -> None:
+        """Give a tensor other values of its shape, where it lies."""
+        with self.torch.no_grad():
+            tensor.copy_(self.tensor(values))
 
     def array(self, tensor: Tensor) -> Array:
         """Return a copy of a tensor's values; bfloat16 becomes float32, and a sparse tensor dense."""
         tensor = tensor.detach()
         if tensor.layout != self.torch.strided:
             tensor = tensor.to_dense()
-        if tensor.dtype == self.torch.bfloat16:
-            tensor = tensor.float()
-        return np.array(tensor.cpu().numpy())
+        return np.array(self.view(tensor))
+
+    def view(self, tensor: Tensor) -> Array:
+        """Return a tensor's values, without copying them if they are on the CPU; bfloat16 becomes float32."""
+        tensor = tensor.detach().cpu()
+        values: Array = (tensor.float() if tensor.dtype == self.torch.bfloat16 else tensor).numpy()
+        return values
 
     def trainer(
         self,
@@ -551,21 +556,14 @@ class TorchFramework(LoadedFramework):
         """Yield every parameter that the port has too; ``shared``: perhaps torch's own memory."""
         for name, parameter in model.named_parameters():
             if not only_in_torch(name, names):
-                yield name, self._values(parameter, shared=shared)
+                yield name, self.view(parameter) if shared else self.array(parameter)
 
     def gradients(self, model: Model, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
         """Yield the gradient of every parameter that has one and that the port has too; ``shared``: as with `parameters`."""
         for name, parameter in model.named_parameters():
             gradient = self.gradient(parameter)
             if gradient is not None and not only_in_torch(name, names):
-                yield name, self._values(gradient, shared=shared)
-
-    def _values(self, tensor: Tensor, *, shared: bool) -> Array:
-        """Return a tensor's values: torch's own memory where that may be and numpy can hold it."""
-        floats = tensor.dtype in (self.torch.float32, self.torch.float64)
-        own = shared and floats and tensor.device.type == "cpu"
-        values: Array = tensor.detach().numpy() if own else self.array(tensor)
-        return values
+                yield name, self.view(gradient) if shared else self.array(gradient)
 
     def gradient(self, parameter: Tensor) -> Any:
         """Return a parameter's gradient, dense; None where there is none."""
