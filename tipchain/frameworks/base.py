@@ -5,18 +5,20 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from tipchain.core.blame import UsersError, blame, claim, is_users, place_of, placed, serving
 from tipchain.errors import CaseError, TipchainError, UsageError
+from tipchain.facts.layers import kind_of
 from tipchain.framework_types import Array, Model, Optimizer, Schedule
 
 if TYPE_CHECKING:
@@ -353,6 +355,7 @@ class Trainer:
 class LoadedFramework:
     """Both frameworks in the same words."""
 
+    name: Literal["torch", "paddle"]
     library: Any
 
     def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
@@ -365,6 +368,22 @@ class LoadedFramework:
         for _, layer in self.layers(model):
             if "drop" in type(layer).__name__.lower():
                 layer.eval()
+
+    def wake_dropout(self, model: Model) -> None:
+        """Switch the framework's own dropout layers to train mode."""
+        for _, layer in self.layers(model):
+            kind = kind_of(layer, 0 if self.name == "torch" else 1)
+            if kind is not None and kind.drops:
+                layer.train()
+
+    def seed(self, seed: int) -> None:
+        """Seed the framework's, numpy's and Python's generators."""
+        self._seed_own(seed)
+        np.random.seed(seed)  # noqa: NPY002  (user code may draw from it)
+        random.seed(seed)
+
+    def _seed_own(self, seed: int) -> None:
+        raise NotImplementedError
 
     @contextmanager
     def double_precision(self) -> Iterator[None]:

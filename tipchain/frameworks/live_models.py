@@ -128,6 +128,40 @@ class FrameworkSide:
         """Return a layer's own and inner parameters that take gradients, each once, with their names in it."""
         return [(name, one) for name, one in layer.named_parameters() if self.takes_gradient(one)]
 
+    def watch(self, layer: Model, before: Before, after: After) -> Callable[[], None]:
+        """Call the two around each forward, the second's result in place of the layer's; return a function that ends this."""
+        paddles = hasattr(layer, "register_forward_post_hook")
+        register_after = layer.register_forward_post_hook if paddles else layer.register_forward_hook
+        first: Hook = layer.register_forward_pre_hook(before, with_kwargs=True)
+        second: Hook = register_after(lambda one, _, output: after(one, output))
+
+        def end() -> None:
+            first.remove()
+            second.remove()
+
+        return end
+
+    def copied(self, model: Model, *, double: bool, training: bool | None = None) -> Model:
+        """Return a copy with the same weights that can be run backward: in float64 if ``double``, in a mode if one is given."""
+        ahead: dict[int, object] = {}
+        if isinstance(model, self.base):
+            layers = [layer for _, layer in self.layers(model)]
+            ahead = {**_empties(layers), **self._ends_of_graphs(layers)}
+            self._copy_ahead(model, ahead, double=double)
+        made = copy.deepcopy(model, ahead)
+        if training is not None:
+            self.switch(made, training=training)
+        self.framework.let_backward(made)
+        return self.framework.widened(made) if double else made
+
+    def switch(self, model: Model, *, training: bool) -> None:
+        """Switch what is not in the mode, and what switches in its own way; every other layer keeps its mode."""
+        raise NotImplementedError
+
+    def _copy_ahead(self, model: Model, copies: dict[int, object], *, double: bool) -> None:
+        """Add copies of a model's large parameters by their originals; see `_copied`."""
+        raise NotImplementedError
+
     def function(self, name: str) -> Callable[[Tensor], Tensor]:
         """Return a function of ``nn.functional``."""
         found: Callable[[Tensor], Tensor] = getattr(self.functional, name)
@@ -181,22 +215,9 @@ class TorchSide(FrameworkSide):
         self.ways: Sequence[Widening] = ("casts", "claims", "plain")
         self.way: Widening = "casts"
 
-    def watch(self, layer: Model, before: Before, after: After) -> Callable[[], None]:
-        """Call the two around each forward, the second's result in place of the module's; return a function that ends this."""
-        first = layer.register_forward_pre_hook(before, with_kwargs=True)
-        second = layer.register_forward_hook(lambda module, _, output: after(module, output))
-        return _removing(first, second)
-
     def version(self, tensor: Tensor) -> int:
         """Return the tensor's version counter, which changes whenever it is written to."""
         return 0 if tensor.is_inference() else int(tensor._version)  # noqa: SLF001
-
-    def copied(self, model: Model, *, double: bool, training: bool | None = None) -> Model:
-        """Return a copy of the module with the same weights, in float64 if ``double``, switched to a mode if one is given."""
-        made = copy.deepcopy(model, self._copied_ahead(model, double=double))
-        if training is not None:
-            self.switch(made, training=training)
-        return made.double() if double else made
 
     def switch(self, model: Model, *, training: bool) -> None:
         """Switch a module that is not in the mode, and modules that switch in their own way; every other layer keeps its mode."""
@@ -204,18 +225,13 @@ class TorchSide(FrameworkSide):
         for one in ([model] if model.training != training else []) + own:
             one.train(training)
 
-    def _copied_ahead(self, model: Model, *, double: bool) -> dict[int, object]:
-        """Return copies of a module's empty containers and large parameters by their originals; see `_copied`."""
+    def _copy_ahead(self, model: Model, copies: dict[int, object], *, double: bool) -> None:
         torch = self.torch
-        if not isinstance(model, torch.nn.Module):
-            return {}
-        found = {**_empties(model.modules()), **self._ends_of_graphs(model.modules())}
         for one in model.parameters():
             plain = type(one) is torch.nn.Parameter and one.dtype == torch.float32 and one.layout == torch.strided
             if plain and one.device.type == "cpu" and one.numel() >= LARGE:
                 values = torch.from_numpy(_copied(one.detach().numpy(), double=double))
-                found[id(one)] = torch.nn.Parameter(values, requires_grad=one.requires_grad)
-        return found
+                copies[id(one)] = torch.nn.Parameter(values, requires_grad=one.requires_grad)
 
     def lay_aside(self, made: Model, model: Model) -> Callable[[object], None]:
         """Let a float64 copy's parameters be the model's own for a while; return a function that undoes it for a layer."""
@@ -282,23 +298,9 @@ class PaddleSide(FrameworkSide):
         self.ways: Sequence[Widening] = ("casts", "plain")
         self.way: Widening = "casts"
 
-    def watch(self, layer: Model, before: Before, after: After) -> Callable[[], None]:
-        """Call the two around each forward of the layer."""
-        first = layer.register_forward_pre_hook(before, with_kwargs=True)
-        second = layer.register_forward_post_hook(lambda one, _, output: after(one, output))
-        return _removing(first, second)
-
     def version(self, tensor: Tensor) -> int:
         """Return the tensor's version counter."""
         return int(tensor.inplace_version)
-
-    def copied(self, model: Model, *, double: bool, training: bool | None = None) -> Model:
-        """Return a copy of the layer, in float64 if ``double``, which can be run backward."""
-        made = copy.deepcopy(model, self._copied_ahead(model, double=double))
-        if training is not None:
-            self.switch(made, training=training)
-        self.framework.let_backward(made)
-        return self.framework.widened(made) if double else made
 
     def switch(self, model: Model, *, training: bool) -> None:
         """Switch a layer that is not in the mode, or that switches in its own way."""
@@ -306,30 +308,25 @@ class PaddleSide(FrameworkSide):
         if own or model.training != training:
             model.train() if training else model.eval()
 
-    def _copied_ahead(self, model: Model, *, double: bool) -> dict[int, object]:
+    def _copy_ahead(self, model: Model, copies: dict[int, object], *, double: bool) -> None:
         paddle, kind = self.paddle, self.paddle.base.framework.EagerParamBase
-        if not isinstance(model, paddle.nn.Layer):
-            return {}
-        every = model.sublayers(include_self=True)
-        found = {**_empties(every), **self._ends_of_graphs(every)}
-        for layer in every:  # what static graphs need: a name, and a record that is empty
+        for layer in model.sublayers(include_self=True):  # what static graphs need: a name, and a record that is empty
             helper, recorder = layer._helper, layer._op_recorder  # noqa: SLF001
             if type(helper) is paddle.nn.layer.layers.LayerObjectHelper:
-                found[id(helper)] = helper
+                copies[id(helper)] = helper
             if not recorder.ops and not recorder.hooks:
-                found[id(recorder)] = type(recorder)(ops=[], hooks=[])
+                copies[id(recorder)] = type(recorder)(ops=[], hooks=[])
         for one in model.parameters():
             plain = type(one) is kind and one.dtype == paddle.float32 and one.place.is_cpu_place()
             if plain and prod(one.shape) >= LARGE and one._is_initialized():  # noqa: SLF001
-                state = copy.deepcopy(one.__dict__, found)
+                state = copy.deepcopy(one.__dict__, copies)
                 made = kind(
                     one.shape, one.dtype, **{**state, "name": one.name + paddle.utils.unique_name.generate("_deepcopy")}
                 )
                 values = paddle.from_dlpack(_copied(self.view(one), double=double))
                 made.value().get_tensor()._share_data_nocheck_with(values.value().get_tensor())  # noqa: SLF001  (as `Layer.to` does)
                 made.stop_gradient, made.persistable = one.stop_gradient, one.persistable
-                found[id(one)] = made
-        return found
+                copies[id(one)] = made
 
     def lay_aside(self, made: object, model: object) -> Callable[[object], None]:  # noqa: ARG002
         """Keep the values: Paddle's model runs last, so that nothing needs their memory."""
@@ -419,14 +416,6 @@ def name_alike(layer: Model, made: Model) -> None:
     """Give the parameters of a Paddle layer's copy the names that the layer's have: rules of optimizers read them."""
     for one, other in zip(layer.parameters(), made.parameters(), strict=True):
         other.name = one.name
-
-
-def _removing(*hooks: Hook) -> Callable[[], None]:
-    def end() -> None:
-        for hook in hooks:
-            hook.remove()
-
-    return end
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import traceback
 import warnings
@@ -145,24 +144,23 @@ class _Operators:
         return made if out is None else self.paddle.assign(made, out)
 
 
-def _dropout(to: _Operators, original: Any, x: Any, seeds: Any, rate: Any, is_test: Any, mode: str, *more: Any) -> Any:
-    rate = float(rate)
-    if is_test or rate == 0:
-        return original(x, seeds, rate, is_test, mode, *more)
-    if rate == 1:  # as torch, which draws nothing then
-        return x * 0
-    mask = to.mask(x, rate)
-    return x * mask if mode.startswith("down") else x * (mask * (1 / (1 - rate)))
-
-
-def _dropout_in_place(
-    to: _Operators, original: Any, x: Any, seeds: Any, rate: Any, is_test: Any, mode: str, *more: Any
+def _dropout(
+    to: _Operators,
+    original: Any,
+    x: Any,
+    seeds: Any,
+    rate: Any,
+    is_test: Any,
+    mode: str,
+    *more: Any,
+    in_place: bool = False,
 ) -> Any:
     rate = float(rate)
     if is_test or rate == 0:
         return original(x, seeds, rate, is_test, mode, *more)
-    mask = to.mask(x, rate) if rate < 1 else 0 * x.detach()
-    return x.multiply_(mask if mode.startswith("down") or rate == 1 else mask * (1 / (1 - rate)))
+    mask = 0 * x.detach() if rate == 1 else to.mask(x, rate)  # as torch, which draws nothing for a rate of 1
+    factors = mask if rate == 1 or mode.startswith("down") else mask * (1 / (1 - rate))
+    return x.multiply_(factors) if in_place else x * factors
 
 
 def _dropout_and_add(
@@ -247,7 +245,7 @@ def _leaky(to: _Operators, original: Any, x: Any, low: float, high: float, is_te
 
 _REPLACED: dict[str, Callable[..., Any]] = {
     "dropout": _dropout,
-    "dropout_": _dropout_in_place,
+    "dropout_": partial(_dropout, in_place=True),
     "fused_dropout_add": _dropout_and_add,
     "rnn": _rnn,
     "bernoulli": _bernoulli,
@@ -365,11 +363,6 @@ class PaddleUpdates:
         return 0.0
 
 
-def says_what_it_updates(optimizer: object) -> bool:
-    """Tell whether an optimizer has a list of its parameters, as Paddle's own do; one of a user's own may have none."""
-    return hasattr(optimizer, "_parameter_list")
-
-
 def held_parameters(optimizer: object) -> list[Tensor]:
     """Return the tensors that a Paddle optimizer updates."""
     return [one for _, tensors in parameter_groups(optimizer) for one in tensors]
@@ -467,11 +460,8 @@ class PaddleFramework(LoadedFramework):
         self.seed(seed)
         return str(paddle.device.cuda.get_device_name(device.number)) if device.is_gpu else "cpu"
 
-    def seed(self, seed: int) -> None:
-        """Seed paddle's, numpy's and Python's generators."""
+    def _seed_own(self, seed: int) -> None:
         self.paddle.seed(seed)
-        np.random.seed(seed)  # noqa: NPY002  (user code may draw from it)
-        random.seed(seed)
 
     def build(self, builder: Builder, args: Mapping[str, object]) -> Any:
         """Return the layer; it lives on the device that `configure` chose."""
@@ -507,14 +497,6 @@ class PaddleFramework(LoadedFramework):
         for layer in model.sublayers(include_self=True):
             if isinstance(layer, self.paddle.nn.layer.rnn.RNNBase) and not layer.training:
                 layer.training, layer.dropout = True, 0.0
-
-    def wake_dropout(self, model: Model) -> None:
-        """Switch Paddle's own dropout layers to train mode."""
-        names = ("Dropout", "Dropout1D", "Dropout2D", "Dropout3D", "AlphaDropout", "FeatureAlphaDropout")
-        kinds = tuple(getattr(self.paddle.nn, name) for name in names if hasattr(self.paddle.nn, name))
-        for layer in model.sublayers(include_self=True):
-            if isinstance(layer, kinds):
-                layer.train()
 
     @contextmanager
     def widening(self, *, claims: bool) -> Iterator[None]:  # noqa: ARG002

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -53,13 +52,6 @@ ATTENTION = {
 """Kernels that drop inside, by the place of the probability among their arguments."""
 
 
-@contextmanager
-def drawing(torch: ModuleType, draws: Draws) -> Iterator[None]:
-    """Let torch's operators take their random numbers from ``draws`` for a while."""
-    with _mode(torch)(draws):
-        yield
-
-
 @cache
 def dispatch_mode() -> Any:
     """Return the base class of modes that are given each of torch's operators."""
@@ -75,7 +67,9 @@ def dispatch_mode() -> Any:
 
 
 @cache
-def _mode(torch: ModuleType) -> Any:
+def _drawing(torch: ModuleType) -> Any:
+    """Return the class of modes in which torch's operators take their random numbers from a `Draws`."""
+
     class Drawing(dispatch_mode()):  # type: ignore[misc]
         def __init__(self, draws: Draws) -> None:
             super().__init__()
@@ -84,8 +78,12 @@ def _mode(torch: ModuleType) -> Any:
 
         def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> object:
             name, kwargs = func._schema.name, kwargs or {}  # noqa: SLF001
-            if name == "aten::native_dropout":
-                return _dropout(torch, func, self.draws, *args)
+            if name == "aten::native_dropout":  # which a GPU has: the result and the mask
+                values, rate, train = args
+                if train is False or not 0 < rate < 1:
+                    return func(values, rate, train)
+                mask = torch.from_numpy(self.draws.kept(values.shape, rate)).to(values.device, torch.bool)
+                return values * mask / (1 - rate), mask
             if name in OWN or (name in ATTENTION and _nth(args, kwargs, ATTENTION[name], "dropout_p", 0.0)):
                 self.draws.own()
             if self.mask is not None and name == "aten::mul" and args[1] is self.mask:  # as `dropout` does on a CPU
@@ -101,14 +99,6 @@ def _mode(torch: ModuleType) -> Any:
             return result
 
     return Drawing
-
-
-def _dropout(torch: ModuleType, func: Any, draws: Draws, values: Any, rate: float, train: Any) -> Any:
-    """Compute `native_dropout`, which a GPU has: the result and the mask."""
-    if train is False or not 0 < rate < 1:
-        return func(values, rate, train)
-    mask = torch.from_numpy(draws.kept(values.shape, rate)).to(values.device, torch.bool)
-    return values * mask / (1 - rate), mask
 
 
 def _nth(args: Any, kwargs: Any, place: int, name: str, default: Any) -> Any:
@@ -412,14 +402,11 @@ class TorchFramework(LoadedFramework):
         self.seed(seed)
         return torch.cuda.get_device_name(self.device) if device.is_gpu else "cpu"
 
-    def seed(self, seed: int) -> None:
-        """Seed torch's, numpy's and Python's generators."""
+    def _seed_own(self, seed: int) -> None:
         if self.torch.cuda.is_available():
             self.torch.manual_seed(seed)
         else:  # which is quick, where manual_seed keeps a traceback for each device there might be
             self.torch.default_generator.manual_seed(seed)
-        np.random.seed(seed)  # noqa: NPY002  (user code may draw from it)
-        random.seed(seed)
 
     def build(self, builder: Builder, args: Mapping[str, object]) -> Any:
         """Return the module on the chosen device."""
@@ -448,13 +435,6 @@ class TorchFramework(LoadedFramework):
     def let_backward(self, model: Model) -> None:
         """Do nothing: torch runs a model backward in eval mode, too."""
 
-    def wake_dropout(self, model: Model) -> None:
-        """Switch torch's own dropout modules to train mode."""
-        kinds = self.torch.nn.modules.dropout._DropoutNd  # noqa: SLF001
-        for module in model.modules():
-            if isinstance(module, kinds):
-                module.train()
-
     @contextmanager
     def widening(self, *, claims: bool) -> Iterator[None]:
         """Let code that asks torch for float32 get float64 for a while; ``claims``: tensors in float64 say that they are in float32.
@@ -481,7 +461,10 @@ class TorchFramework(LoadedFramework):
 
     def randomness(self, draws: Draws | None) -> AbstractContextManager[None]:
         """Return a context in which random numbers are ``draws``; None switches dropout off."""
-        return switched_off(self.torch.nn.functional) if draws is None else drawing(self.torch, draws)
+        context: AbstractContextManager[None] = (
+            switched_off(self.torch.nn.functional) if draws is None else _drawing(self.torch)(draws)
+        )
+        return context
 
     def tensor(self, array: Array, *, gradient: bool = False) -> Any:
         """Return ``array`` as a tensor on the device; ``gradient``: floats collect theirs."""
