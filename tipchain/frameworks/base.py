@@ -181,27 +181,21 @@ def resolve(spec: str, root: Path, side: str = "") -> Callable[..., Any]:
 def candidates(module: ModuleType, name: str) -> list[str]:
     """Return likely names in place of one that a module lacks, the likeliest first, as ``module:callable``.
 
-    That is what is spelt so in the module but for case and underscores, or longer, and what is called exactly so elsewhere
-    in the package; else what is spelt nearly so.
+    That is what is spelt so in the module but for case and underscores, longer, or nearly so, and what is called exactly so
+    elsewhere in the package.
     """
-    own = {known: _bare(known) for known, value in vars(module).items() if known[:1] != "_" and callable(value)}
-    wanted = _bare(name)
-    spelt = sorted((known for known in own if wanted and wanted in own[known]), key=lambda known: (len(known), known))
+    own = {_bare(known): known for known, value in vars(module).items() if known[:1] != "_" and callable(value)}
+    longer = sorted((bare for bare in own if _bare(name) in bare), key=len)
+    spelt = longer or difflib.get_close_matches(_bare(name), own, n=CANDIDATES)
+    named = [f"{module.__name__}:{own[bare]}" for bare in spelt]
     package = module.__name__.partition(".")[0]
-    elsewhere = sorted(
-        (
-            path
-            for path, other in list(sys.modules.items())
-            if path.startswith(f"{package}.") and "._" not in path and callable(vars(other).get(name))
-        ),
-        key=lambda path: (path.count("."), len(path), path),
-    )
-    named = [f"{module.__name__}:{known}" for known in spelt]
-    found = [*named[:1], *(f"{path}:{name}" for path in elsewhere[:1]), *named[1:]]
-    if not found:
-        close = difflib.get_close_matches(wanted, own.values(), n=CANDIDATES)
-        found = [f"{module.__name__}:{known}" for bare in dict.fromkeys(close) for known in own if own[known] == bare]
-    return found[:CANDIDATES]
+    elsewhere = [
+        f"{path}:{name}"
+        for path, other in list(sys.modules.items())
+        if path.startswith(f"{package}.") and "._" not in path and callable(vars(other).get(name))
+    ]
+    nearest = sorted(elsewhere, key=lambda path: (path.count("."), len(path), path))[:1]
+    return [*named[:1], *nearest, *named[1:]][:CANDIDATES]
 
 
 def _bare(name: str) -> str:

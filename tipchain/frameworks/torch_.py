@@ -6,7 +6,7 @@ import importlib.metadata
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 
 from tipchain.core.machine import kept_import
 from tipchain.errors import MissingFrameworkError
-from tipchain.framework_types import Array, Dataset, Model, Optimizer, Tensor
+from tipchain.framework_types import Array, Dataset, Hook, Model, Optimizer, Tensor
 from tipchain.frameworks.base import (
     Batch,
     Builder,
@@ -236,33 +236,29 @@ class RunningVariances:
     """
 
     def __init__(self, torch: ModuleType, model: Model) -> None:
-        self.torch = torch
-        self._layers: dict[str, Any] = {}
-        self._biased: dict[str, Any] = {}
-        self._before: dict[str, Any] = {}
-        self._hooks: list[Any] = []
         batch_norm = torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001
-        for prefix, layer in model.named_modules():
-            if isinstance(layer, batch_norm) and layer.running_var is not None:
-                self._watch(f"{prefix}.running_var" if prefix else "running_var", layer)
+        self._layers: dict[str, Any] = {
+            f"{prefix}.running_var" if prefix else "running_var": layer
+            for prefix, layer in model.named_modules()
+            if isinstance(layer, batch_norm) and layer.running_var is not None
+        }
+        self._before = {name: layer.running_var.detach().double().clone() for name, layer in self._layers.items()}
+        self._biased = dict(self._before)
+        self._hooks: list[Hook] = []
+        for name, layer in self._layers.items():
+            self._hooks.append(layer.register_forward_pre_hook(partial(self._note, name)))
+            self._hooks.append(layer.register_forward_hook(partial(self._follow, name)))
 
-    def _watch(self, name: str, layer: Model) -> None:
-        def before(module: Model, inputs: Any) -> None:  # noqa: ARG001
-            self._before[name] = module.running_var.detach().double().clone()
+    def _note(self, name: str, layer: Model, _inputs: object) -> None:
+        self._before[name] = layer.running_var.detach().double().clone()
 
-        def after(module: Model, inputs: Any, output: object) -> None:  # noqa: ARG001
-            if module.training:
-                self._follow(name, module, inputs[0])
-
-        self._layers[name] = layer
-        self._biased[name] = layer.running_var.detach().double().clone()
-        self._hooks += [layer.register_forward_pre_hook(before), layer.register_forward_hook(after)]
-
-    def _follow(self, name: str, layer: Model, images: Any) -> None:
-        momentum, before = layer.momentum, self._before[name]
+    def _follow(self, name: str, layer: Model, inputs: Sequence[Any], _output: object) -> None:
+        if not layer.training:
+            return
+        momentum, (images, *_) = layer.momentum, inputs
         share = 1 / float(layer.num_batches_tracked) if momentum is None else float(momentum)
         count = images.numel() // images.shape[1]
-        added = layer.running_var.detach().double() - (1 - share) * before
+        added = layer.running_var.detach().double() - (1 - share) * self._before[name]
         self._biased[name] = (1 - share) * self._biased[name] + added * (max(count - 1, 0) / count)
 
     def biased(self, name: str, buffer: Any) -> Any:
