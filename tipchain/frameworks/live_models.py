@@ -21,7 +21,7 @@ from tipchain.framework_types import After, Array, Before, Function, Hook, Model
 from tipchain.frameworks import Framework
 from tipchain.frameworks.base import map_nested
 from tipchain.frameworks.paddle_ import PaddleFramework
-from tipchain.frameworks.randomness import Draws, attributes
+from tipchain.frameworks.randomness import attributes
 from tipchain.frameworks.torch_ import TorchFramework
 
 LARGE = 2**18
@@ -41,6 +41,9 @@ Steps = tuple[tuple[int, ...], tuple[int, ...]]
 class FrameworkSide:
     """A framework whose models are copied, run, traced and replayed layer by layer, in the same words for both.
 
+    What both do alike for stages (``is_tensor``, ``array``, ``view``, ``tensor``, ``assign``, ``layers``, ``seed``,
+    ``randomness``) is the framework's own.
+
     Attributes:
         framework: as stages use it.
         ways: how a model may be run in float64, tried one after the other.
@@ -54,19 +57,13 @@ class FrameworkSide:
     base: type[Model]
     norms: tuple[type[Model], ...]
     functional: ModuleType
-    way: Widening
+    ways: Sequence[Widening] = ("casts", "plain")
+    way: Widening = "casts"
 
-    def is_tensor(self, value: object) -> bool:
-        """Tell whether ``value`` is a tensor of the framework's."""
-        return self.framework.is_tensor(value)
-
-    def seed(self, seed: int) -> None:
-        """Seed the framework's, numpy's and Python's generators."""
-        self.framework.seed(seed)
-
-    def randomness(self, draws: Draws) -> AbstractContextManager[None]:
-        """Return a context in which random numbers are ``draws``."""
-        return self.framework.randomness(draws)
+    def __init__(self, framework: Framework) -> None:
+        self.is_tensor, self.array, self.view = framework.is_tensor, framework.array, framework.view
+        self.tensor, self.assign, self.layers = framework.tensor, framework.assign, framework.layers
+        self.seed, self.randomness = framework.seed, framework.randomness
 
     @contextmanager
     def precision(self, *, double: bool, casts: bool = False) -> Iterator[None]:
@@ -92,32 +89,12 @@ class FrameworkSide:
         if self.takes_gradient(tensor):
             tensor.register_hook(lambda gradient: None if gradient is None else take(gradient))
 
-    def array(self, tensor: Tensor) -> Array:
-        """Return a copy of a tensor's values; bfloat16 becomes float32."""
-        return self.framework.array(tensor)
-
     def _ends_of_graphs(self, layers: Iterable[Model]) -> dict[int, object]:
         """Return copies of tensors that layers keep of an earlier forward, by their originals: `copy.deepcopy` refuses a graph's tensors."""
         held: list[Tensor] = []
         for value in (one for layer in layers for one in vars(layer).values() if type(one) not in PLAIN):
             map_nested(held.append, value)
         return {id(one): one.detach().clone() for one in held if self.is_tensor(one) and not one.is_leaf}
-
-    def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
-        """Yield every layer with its path, the model itself (path empty) first; one used twice comes once."""
-        return self.framework.layers(model)
-
-    def tensor(self, array: Array, *, gradient: bool) -> Tensor:
-        """Return a tensor of the array's values; ``gradient``: one that something can be differentiated by."""
-        return self.framework.tensor(array, gradient=gradient)
-
-    def view(self, tensor: Tensor) -> Array:
-        """Return a tensor's values, without copying them if they are on the CPU; bfloat16 becomes float32."""
-        return self.framework.view(tensor)
-
-    def assign(self, tensor: Tensor, values: Array) -> None:
-        """Give a tensor other values of its shape, where it lies."""
-        self.framework.assign(tensor, values)
 
     def clear_gradients(self, layer: Model) -> None:
         """Set the parameters' ``grad`` to None."""
@@ -206,14 +183,14 @@ class TorchSide(FrameworkSide):
     """torch."""
 
     name = "torch"
+    ways = ("casts", "claims", "plain")
 
     def __init__(self, framework: TorchFramework | None = None) -> None:
         self.framework: TorchFramework = framework or TorchFramework()
+        super().__init__(self.framework)
         self.torch = self.framework.torch
         self.base, self.functional = self.torch.nn.Module, self.torch.nn.functional
         self.norms = (self.torch.nn.modules.batchnorm._BatchNorm,)  # noqa: SLF001
-        self.ways: Sequence[Widening] = ("casts", "claims", "plain")
-        self.way: Widening = "casts"
 
     def version(self, tensor: Tensor) -> int:
         """Return the tensor's version counter, which changes whenever it is written to."""
@@ -292,11 +269,10 @@ class PaddleSide(FrameworkSide):
 
     def __init__(self, framework: PaddleFramework | None = None) -> None:
         self.framework: PaddleFramework = framework or PaddleFramework()
+        super().__init__(self.framework)
         self.paddle = self.framework.paddle
         self.base, self.functional = self.paddle.nn.Layer, self.paddle.nn.functional
         self.norms = self.paddle.nn.BatchNorm, self.paddle.nn.layer.norm._BatchNormBase  # noqa: SLF001
-        self.ways: Sequence[Widening] = ("casts", "plain")
-        self.way: Widening = "casts"
 
     def version(self, tensor: Tensor) -> int:
         """Return the tensor's version counter."""

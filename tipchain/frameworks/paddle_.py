@@ -171,32 +171,14 @@ def _dropout_and_add(
     return functional.dropout(x, float(rate), training=not is_test, mode=mode) + y, None
 
 
-def _rnn(
-    to: _Operators,
-    original: Any,
-    x: Any,
-    states: Any,
-    weights: Any,
-    lengths: Any,
-    kept: Any,
-    rate: float,
-    bidirectional: bool,
-    size: int,
-    hidden: int,
-    layers: int,
-    mode: str,
-    seed: int,
-    is_test: bool,
-    *more: Any,
-) -> Any:
+def _rnn(to: _Operators, original: Any, x: Any, states: Any, weights: Any, *given: Any) -> Any:
     """Compute `rnn` for ``x`` of shape ``[time, batch, size]``: layer by layer, with masks between the layers.
 
     The weights are those of all layers, two for each direction, and then the biases likewise.
     """
+    lengths, kept, rate, bidirectional, size, hidden, layers, mode, seed, is_test, *more = given
     if is_test or not rate or layers == 1:
-        return original(
-            x, states, weights, lengths, kept, rate, bidirectional, size, hidden, layers, mode, seed, is_test, *more
-        )
+        return original(x, states, weights, *given)
     ways, ends = 1 + bidirectional, []
     for layer in range(layers):
         own = slice(2 * ways * layer, 2 * ways * (layer + 1)), slice(ways * layer, ways * (layer + 1))
@@ -409,11 +391,7 @@ class SparingTrainer(Trainer):
 # The Paddle side.
 
 
-TYPED = tuple(
-    """
-        cast cast_ full full_ full_like arange linspace logspace eye empty empty_like sum
-    """.split()
-)
+TYPED = "cast cast_ full full_ full_like arange linspace logspace eye empty empty_like sum".split()
 """Operators that are told the precision of their result."""
 
 

@@ -36,12 +36,10 @@ from tipchain.weights.sides import only_in_torch
 
 OWN = frozenset(
     f"aten::{name}"
-    for name in tuple(
-        """
-            multinomial poisson binomial cauchy_ geometric_ log_normal_ _standard_gamma
-            _sample_dirichlet rrelu_with_noise rrelu_with_noise_
-        """.split()
-    )
+    for name in (
+        "multinomial poisson binomial cauchy_ geometric_ log_normal_ _standard_gamma "
+        "_sample_dirichlet rrelu_with_noise rrelu_with_noise_"
+    ).split()
 )
 """Operators that draw and are left to torch."""
 ATTENTION = {
