@@ -101,6 +101,21 @@ class FrameworkSide:
         for one in layer.parameters():
             one.grad = None
 
+    def parameter_gradients(self, layer: Model) -> dict[str, Array] | None:
+        """Return the gradients that there are, under torch's names and in its layout, not copied; None where that is not known."""
+        if all(one.grad is None for one in layer.parameters()):
+            return {}
+        try:
+            return dict(self.framework.gradients(layer, {}, shared=True))
+        except WeightsError:
+            return None
+
+    def learning_rate(self, optimizer: Optimizer) -> float:
+        """Return the present rate, of several groups the first one's; NaN of an optimizer that does not tell it."""
+        if hasattr(optimizer, "param_groups"):  # torch's
+            return float(optimizer.param_groups[0]["lr"])
+        return float(optimizer.get_lr()) if hasattr(optimizer, "get_lr") else float("nan")
+
     def parameters(self, layer: Model) -> list[tuple[str, Tensor]]:
         """Return a layer's own and inner parameters that take gradients, each once, with their names in it."""
         return [(name, one) for name, one in layer.named_parameters() if self.takes_gradient(one)]
@@ -230,11 +245,6 @@ class TorchSide(FrameworkSide):
         context: AbstractContextManager[object] = self.torch.set_grad_enabled(gradient)
         return context
 
-    def parameter_gradients(self, layer: Model) -> dict[str, Array] | None:
-        """Return the gradients that there are, by name, not copied."""
-        found = ((name, self.framework.gradient(one)) for name, one in layer.named_parameters())
-        return {name: self.view(gradient) for name, gradient in found if gradient is not None}
-
     def hand_over(self, parameter: Tensor, take: Callable[[Array], None]) -> Callable[[], None]:
         """Let ``take`` have the gradient as soon as backward has it, and set ``grad`` to None; return a function that ends this."""
 
@@ -256,10 +266,6 @@ class TorchSide(FrameworkSide):
     def let_take(self, parameter: Tensor, *, gradient: bool) -> None:
         """Let a parameter require a gradient, or not."""
         parameter.requires_grad = gradient
-
-    def learning_rate(self, optimizer: Optimizer) -> float:
-        """Return the first group's rate."""
-        return float(optimizer.param_groups[0]["lr"])
 
 
 class PaddleSide(FrameworkSide):
@@ -312,15 +318,6 @@ class PaddleSide(FrameworkSide):
         """Return ``paddle.set_grad_enabled``; sampling of images is done so that its backward does not end the process."""
         return _recorded(self.paddle, gradient=gradient)
 
-    def parameter_gradients(self, layer: Model) -> dict[str, Array] | None:
-        """Return the gradients that there are, under torch's names and in its layout, not copied; None where that is not known."""
-        if all(one.grad is None for one in layer.parameters()):
-            return {}
-        try:
-            return dict(self.framework.gradients(layer, {}, shared=True))
-        except WeightsError:
-            return None
-
     def hand_over(self, parameter: Tensor, take: Callable[[Array], None]) -> Callable[[], None]:
         """Register a hook that takes the gradient and sets ``grad`` to None; Paddle removes none: an ended one does nothing."""
         held: list[Callable[[], Tensor]] = [
@@ -343,10 +340,6 @@ class PaddleSide(FrameworkSide):
     def let_take(self, parameter: Tensor, *, gradient: bool) -> None:
         """Let a parameter hand gradients on, or stop them."""
         parameter.stop_gradient = not gradient
-
-    def learning_rate(self, optimizer: Optimizer) -> float:
-        """Return the optimizer's present rate; NaN of one that does not tell it."""
-        return float(optimizer.get_lr()) if hasattr(optimizer, "get_lr") else float("nan")
 
 
 LiveSide = TorchSide | PaddleSide

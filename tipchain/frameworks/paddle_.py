@@ -33,7 +33,7 @@ from tipchain.frameworks.base import (
 from tipchain.frameworks.randomness import Draws, attributes, switched_off
 from tipchain.modes import Device
 from tipchain.weights.files import load_paddle_weights, view_of
-from tipchain.weights.sides import TensorSlot, assemble, divide, dtype_name, stack, torch_view
+from tipchain.weights.sides import TensorSlot, divide, dtype_name, stack, torch_view
 
 # Paddle's batches, made to end where a sample cannot be read.
 #
@@ -284,8 +284,7 @@ class PaddleUpdates:
 
     def value(self, name: str) -> Array:
         """Return a copy of a parameter, in torch's layout."""
-        slot = self.slots[name]
-        return assemble([self.framework.array(part.tensor) for part in slot.parts], slot)
+        return self.framework.whole(self.slots[name])
 
     def assign(self, name: str, value: Array) -> None:
         """Set a parameter."""
@@ -592,7 +591,7 @@ class PaddleFramework(LoadedFramework):
     ) -> Iterator[tuple[str, Array]]:
         """Yield every parameter under torch's name and in torch's layout; ``shared``: perhaps Paddle's own memory."""
         for slot in self._slots(model, names, "parameter"):
-            yield slot.name, self._whole(slot, [part.tensor for part in slot.parts], shared=shared)
+            yield slot.name, self.whole(slot, shared=shared)
 
     def gradients(self, model: Model, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
         """Yield the gradient of every parameter that has one; a piece of a packed parameter without one is zero.
@@ -604,7 +603,7 @@ class PaddleFramework(LoadedFramework):
             if any(one is not None for one in found):
                 pairs = zip(slot.parts, found, strict=True)
                 dense = [self.paddle.zeros_like(part.tensor) if one is None else one for part, one in pairs]
-                yield slot.name, self._whole(slot, dense, shared=shared)
+                yield slot.name, self.whole(slot, dense, shared=shared)
 
     def gradient(self, parameter: Tensor) -> Any:
         """Return a parameter's gradient, dense; None where there is none."""
@@ -618,15 +617,16 @@ class PaddleFramework(LoadedFramework):
     def buffers(self, model: object, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
         """Yield every persistent buffer."""
         for slot in self._slots(model, names, "buffer"):
-            yield slot.name, self._whole(slot, [part.tensor for part in slot.parts])
+            yield slot.name, self.whole(slot)
 
     def batches(self, dataset: Dataset, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
         """Load the given samples and put them together as Paddle's DataLoader does."""
         for image, label, files in (check_batch(one, dataset) for one in load_batches(dataset, indices)):
             yield image, label, [str(file) for file in files]
 
-    def _whole(self, slot: TensorSlot, tensors: Sequence[Any], *, shared: bool = False) -> Array:
-        """Return torch's array of a slot, given Paddle's parts of it; ``shared``: perhaps their own memory."""
+    def whole(self, slot: TensorSlot, given: Sequence[Any] | None = None, *, shared: bool = False) -> Array:
+        """Return torch's array of a slot: of its parts, or of tensors of their layout; ``shared``: perhaps their own memory."""
+        tensors = [part.tensor for part in slot.parts] if given is None else given
         if shared:
             views = [self.view(one) for one in tensors]
             return stack([one.T if part.transpose else one for part, one in zip(slot.parts, views, strict=True)], slot)
