@@ -154,10 +154,12 @@ class FrameworkSide:
         """Add copies of a model's large parameters by their originals; see `_copied`."""
         raise NotImplementedError
 
-    def function(self, name: str) -> Callable[[Tensor], Tensor]:
-        """Return a function of ``nn.functional``."""
-        found: Callable[[Tensor], Tensor] = getattr(self.functional, name)
-        return found
+    def let_take(self, parameter: Tensor, *, gradient: bool) -> None:
+        """Let a parameter take a gradient, or not."""
+        if hasattr(parameter, "stop_gradient"):  # Paddle's
+            parameter.stop_gradient = not gradient
+        else:
+            parameter.requires_grad = gradient
 
     def steps(self, layer: Model) -> Steps | None:
         """Return those of a convolution of one group and without dilation that pads with zeros, alike at both ends; else None."""
@@ -263,10 +265,6 @@ class TorchSide(FrameworkSide):
             dots.append(self.torch.dot(*((real(each) if each.is_complex() else each).reshape(-1) for each in both)))
         sum(dots[1:], dots[0]).backward()
 
-    def let_take(self, parameter: Tensor, *, gradient: bool) -> None:
-        """Let a parameter require a gradient, or not."""
-        parameter.requires_grad = gradient
-
 
 class PaddleSide(FrameworkSide):
     """paddle."""
@@ -336,10 +334,6 @@ class PaddleSide(FrameworkSide):
     def products(self, outputs: Sequence[object], cotangents: Sequence[object]) -> None:
         """Run ``paddle.autograd.backward``."""
         self.paddle.autograd.backward(list(outputs), list(cotangents))
-
-    def let_take(self, parameter: Tensor, *, gradient: bool) -> None:
-        """Let a parameter hand gradients on, or stop them."""
-        parameter.stop_gradient = not gradient
 
 
 LiveSide = TorchSide | PaddleSide

@@ -334,7 +334,7 @@ def pair_steps(
     models: Models, layers: Mapping[str, Model], steps: Sequence[LayoutStep]
 ) -> Sequence[Callable[[Tensor], Tensor]]:
     """Return the functions called after a layer, of the copies that hold it."""
-    return [models.side.function(step.name) if step.function else layers[step.name] for step in steps]
+    return [getattr(models.side.functional, one.name) if one.function else layers[one.name] for one in steps]
 
 
 CallKey = tuple[str, int]
