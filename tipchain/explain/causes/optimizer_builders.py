@@ -272,8 +272,7 @@ def open_both(
         ("reference", [one for group in ours.param_groups for one in group["params"]], parameters),
         ("port", held_parameters(theirs), ids),
     )
-    says_what_it_updates = hasattr(theirs, "_parameter_list")  # as Paddle's own do; one of a user's own may not
-    for where, tensors, known in held if says_what_it_updates else held[:1]:
+    for where, tensors, known in held if hasattr(theirs, "_parameter_list") else held[:1]:  # a user's own may have none
         if not any(id(one) in known for one in tensors):
             raise UsageError(
                 f"the {where}'s optimizer holds none of the parameters that its builder was given: builders are called "

@@ -198,9 +198,7 @@ def large_weights(
     for pair in pairs:
         both: list[Model] = [found.get(path) for found, path in zip(layers, (pair.reference, pair.port), strict=True)]
         own = (
-            type(one).__name__.lower() in PROJECTED
-            and frameworks_own(one)
-            and not has_hooks(one)  # they may use the weight
+            type(one).__name__.lower() in PROJECTED and frameworks_own(one) and not has_hooks(one)  # hooks may use it
             for one in both
         )
         if None in both or not all(own):
