@@ -5,18 +5,20 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from tipchain.core.blame import UsersError, blame, claim, is_users, place_of, placed, serving
 from tipchain.errors import CaseError, TipchainError, UsageError
+from tipchain.facts.layers import kind_of
 from tipchain.framework_types import Array, Model, Optimizer, Schedule
 
 if TYPE_CHECKING:
@@ -179,27 +181,21 @@ def resolve(spec: str, root: Path, side: str = "") -> Callable[..., Any]:
 def candidates(module: ModuleType, name: str) -> list[str]:
     """Return likely names in place of one that a module lacks, the likeliest first, as ``module:callable``.
 
-    That is what is spelt so in the module but for case and underscores, or longer, and what is called exactly so elsewhere
-    in the package; else what is spelt nearly so.
+    That is what is spelt so in the module but for case and underscores, longer, or nearly so, and what is called exactly so
+    elsewhere in the package.
     """
-    own = {known: _bare(known) for known, value in vars(module).items() if known[:1] != "_" and callable(value)}
-    wanted = _bare(name)
-    spelt = sorted((known for known in own if wanted and wanted in own[known]), key=lambda known: (len(known), known))
+    own = {_bare(known): known for known, value in vars(module).items() if known[:1] != "_" and callable(value)}
+    longer = sorted((bare for bare in own if _bare(name) in bare), key=len)
+    spelt = longer or difflib.get_close_matches(_bare(name), own, n=CANDIDATES)
+    named = [f"{module.__name__}:{own[bare]}" for bare in spelt]
     package = module.__name__.partition(".")[0]
-    elsewhere = sorted(
-        (
-            path
-            for path, other in list(sys.modules.items())
-            if path.startswith(f"{package}.") and "._" not in path and callable(vars(other).get(name))
-        ),
-        key=lambda path: (path.count("."), len(path), path),
-    )
-    named = [f"{module.__name__}:{known}" for known in spelt]
-    found = [*named[:1], *(f"{path}:{name}" for path in elsewhere[:1]), *named[1:]]
-    if not found:
-        close = difflib.get_close_matches(wanted, own.values(), n=CANDIDATES)
-        found = [f"{module.__name__}:{known}" for bare in dict.fromkeys(close) for known in own if own[known] == bare]
-    return found[:CANDIDATES]
+    elsewhere = [
+        f"{path}:{name}"
+        for path, other in list(sys.modules.items())
+        if path.startswith(f"{package}.") and "._" not in path and callable(vars(other).get(name))
+    ]
+    nearest = sorted(elsewhere, key=lambda path: (path.count("."), len(path), path))[:1]
+    return [*named[:1], *nearest, *named[1:]][:CANDIDATES]
 
 
 def _bare(name: str) -> str:
@@ -353,18 +349,35 @@ class Trainer:
 class LoadedFramework:
     """Both frameworks in the same words."""
 
+    name: Literal["torch", "paddle"]
     library: Any
 
-    def every_layer(self, model: Model) -> Iterator[Model]:
-        """Yield a layer and all inside."""
+    def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
+        """Yield every layer with its path, the model itself (path empty) first; one used twice comes once."""
         raise NotImplementedError
 
     def set_training(self, model: Model, training: bool) -> None:
         """Switch train or eval mode; dropout-like layers stay in eval mode."""
         model.train() if training else model.eval()
-        for layer in self.every_layer(model):
+        for _, layer in self.layers(model):
             if "drop" in type(layer).__name__.lower():
                 layer.eval()
+
+    def wake_dropout(self, model: Model) -> None:
+        """Switch the framework's own dropout layers to train mode."""
+        for _, layer in self.layers(model):
+            kind = kind_of(layer, 0 if self.name == "torch" else 1)
+            if kind is not None and kind.drops:
+                layer.train()
+
+    def seed(self, seed: int) -> None:
+        """Seed the framework's, numpy's and Python's generators."""
+        self._seed_own(seed)
+        np.random.seed(seed)  # noqa: NPY002  (user code may draw from it)
+        random.seed(seed)
+
+    def _seed_own(self, seed: int) -> None:
+        raise NotImplementedError
 
     @contextmanager
     def double_precision(self) -> Iterator[None]:

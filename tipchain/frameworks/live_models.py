@@ -15,12 +15,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.facts.settings import takes_gradient
+from tipchain.facts.layers import kind_of
+from tipchain.facts.settings import SAME, UNTOLD, channels_last, held, takes_gradient
 from tipchain.framework_types import After, Array, Before, Function, Hook, Model, Nested, Optimizer, Tensor
 from tipchain.frameworks import Framework
 from tipchain.frameworks.base import map_nested
 from tipchain.frameworks.paddle_ import PaddleFramework
-from tipchain.frameworks.randomness import Draws, attributes
+from tipchain.frameworks.randomness import attributes
 from tipchain.frameworks.torch_ import TorchFramework
 
 LARGE = 2**18
@@ -40,34 +41,29 @@ Steps = tuple[tuple[int, ...], tuple[int, ...]]
 class FrameworkSide:
     """A framework whose models are copied, run, traced and replayed layer by layer, in the same words for both.
 
+    What both do alike for stages (``is_tensor``, ``array``, ``view``, ``tensor``, ``assign``, ``layers``, ``seed``,
+    ``randomness``) is the framework's own.
+
     Attributes:
         framework: as stages use it.
         ways: how a model may be run in float64, tried one after the other.
         way: the one that is taken.
         base: the class of all layers.
+        norms: the classes of all BatchNorms.
         functional: ``torch.nn.functional`` or Paddle's.
     """
 
     framework: Framework
     base: type[Model]
+    norms: tuple[type[Model], ...]
     functional: ModuleType
-    way: Widening
+    ways: Sequence[Widening] = ("casts", "plain")
+    way: Widening = "casts"
 
-    def is_tensor(self, value: object) -> bool:
-        """Tell whether ``value`` is a tensor of the framework's."""
-        return self.framework.is_tensor(value)
-
-    def backward(self, loss: Tensor) -> None:
-        """Run backward from a scalar."""
-        loss.backward()
-
-    def seed(self, seed: int) -> None:
-        """Seed the framework's, numpy's and Python's generators."""
-        self.framework.seed(seed)
-
-    def randomness(self, draws: Draws) -> AbstractContextManager[None]:
-        """Return a context in which random numbers are ``draws``."""
-        return self.framework.randomness(draws)
+    def __init__(self, framework: Framework) -> None:
+        self.is_tensor, self.array, self.view = framework.is_tensor, framework.array, framework.view
+        self.tensor, self.assign, self.layers = framework.tensor, framework.assign, framework.layers
+        self.seed, self.randomness = framework.seed, framework.randomness
 
     @contextmanager
     def precision(self, *, double: bool, casts: bool = False) -> Iterator[None]:
@@ -93,10 +89,6 @@ class FrameworkSide:
         if self.takes_gradient(tensor):
             tensor.register_hook(lambda gradient: None if gradient is None else take(gradient))
 
-    def array(self, tensor: Tensor) -> Array:
-        """Return a copy of a tensor's values; bfloat16 becomes float32."""
-        return self.framework.array(tensor)
-
     def _ends_of_graphs(self, layers: Iterable[Model]) -> dict[int, object]:
         """Return copies of tensors that layers keep of an earlier forward, by their originals: `copy.deepcopy` refuses a graph's tensors."""
         held: list[Tensor] = []
@@ -104,26 +96,92 @@ class FrameworkSide:
             map_nested(held.append, value)
         return {id(one): one.detach().clone() for one in held if self.is_tensor(one) and not one.is_leaf}
 
+    def clear_gradients(self, layer: Model) -> None:
+        """Set the parameters' ``grad`` to None."""
+        for one in layer.parameters():
+            one.grad = None
+
+    def parameter_gradients(self, layer: Model) -> dict[str, Array] | None:
+        """Return the gradients that there are, under torch's names and in its layout, not copied; None where that is not known."""
+        if all(one.grad is None for one in layer.parameters()):
+            return {}
+        try:
+            return dict(self.framework.gradients(layer, {}, shared=True))
+        except WeightsError:
+            return None
+
+    def learning_rate(self, optimizer: Optimizer) -> float:
+        """Return the present rate, of several groups the first one's; NaN of an optimizer that does not tell it."""
+        if hasattr(optimizer, "param_groups"):  # torch's
+            return float(optimizer.param_groups[0]["lr"])
+        return float(optimizer.get_lr()) if hasattr(optimizer, "get_lr") else float("nan")
+
     def parameters(self, layer: Model) -> list[tuple[str, Tensor]]:
         """Return a layer's own and inner parameters that take gradients, each once, with their names in it."""
         return [(name, one) for name, one in layer.named_parameters() if self.takes_gradient(one)]
 
-    def lent(self, model: Model) -> Model:
-        """Return a copy whose parameters are the model's own, for calls without gradients.
+    def watch(self, layer: Model, before: Before, after: After) -> Callable[[], None]:
+        """Call the two around each forward, the second's result in place of the layer's; return a function that ends this."""
+        paddles = hasattr(layer, "register_forward_post_hook")
+        register_after = layer.register_forward_post_hook if paddles else layer.register_forward_hook
+        first: Hook = layer.register_forward_pre_hook(before, with_kwargs=True)
+        second: Hook = register_after(lambda one, _, output: after(one, output))
 
-        Raises:
-            Exception: whatever copying the user's model raises.
-        """
-        return copy.deepcopy(model, {id(one): one for one in model.parameters()})
+        def end() -> None:
+            first.remove()
+            second.remove()
 
-    def function(self, name: str) -> Callable[[Tensor], Tensor]:
-        """Return a function of ``nn.functional``."""
-        found: Callable[[Tensor], Tensor] = getattr(self.functional, name)
-        return found
+        return end
 
-    def children(self, layer: Model) -> Iterator[tuple[str, Model]]:
-        """Yield the layers directly inside, with their names."""
-        yield from layer.named_children()
+    def copied(self, model: Model, *, double: bool, training: bool | None = None) -> Model:
+        """Return a copy with the same weights that can be run backward: in float64 if ``double``, in a mode if one is given."""
+        ahead: dict[int, object] = {}
+        if isinstance(model, self.base):
+            layers = [layer for _, layer in self.layers(model)]
+            ahead = {**_empties(layers), **self._ends_of_graphs(layers)}
+            self._copy_ahead(model, ahead, double=double)
+        made = copy.deepcopy(model, ahead)
+        if training is not None:
+            self.switch(made, training=training)
+        self.framework.let_backward(made)
+        return self.framework.widened(made) if double else made
+
+    def switch(self, model: Model, *, training: bool) -> None:
+        """Switch what is not in the mode, and what switches in its own way; every other layer keeps its mode."""
+        raise NotImplementedError
+
+    def _copy_ahead(self, model: Model, copies: dict[int, object], *, double: bool) -> None:
+        """Add copies of a model's large parameters by their originals; see `_copied`."""
+        raise NotImplementedError
+
+    def let_take(self, parameter: Tensor, *, gradient: bool) -> None:
+        """Let a parameter take a gradient, or not."""
+        if hasattr(parameter, "stop_gradient"):  # Paddle's
+            parameter.stop_gradient = not gradient
+        else:
+            parameter.requires_grad = gradient
+
+    def steps(self, layer: Model) -> Steps | None:
+        """Return those of a convolution of one group and without dilation that pads with zeros, alike at both ends; else None."""
+        number: Literal[0, 1] = 0 if isinstance(self, TorchSide) else 1
+        kind = kind_of(layer, number)
+        read = {one.torch: one.readers[number](layer, None) for one in (kind.properties if kind else ())}
+        channels_first = not channels_last(getattr(layer, "_data_format", ""))
+        plain = read["groups"] == 1 and read["padding_mode"] in (UNTOLD, "zeros") and set(read["dilation"]) == {1}
+        pads = read["padding"]
+        if not (plain and channels_first) or pads == SAME or any(before != after for before, after in pads):
+            return None
+        return read["stride"], tuple(before for before, _ in pads)
+
+    def norm_scale(self, layer: Model) -> Array | None:
+        """Return the factor of each channel in a BatchNorm that uses its statistics; None of any other layer."""
+        if not isinstance(layer, self.norms) or layer.training:
+            return None
+        variance = held(layer, "running_var", "_variance")
+        if variance is None:
+            return None
+        scale: Array = 1 / np.sqrt(self.array(variance) + held(layer, "eps", "_epsilon"))
+        return scale if layer.weight is None else scale * self.array(layer.weight)
 
     def in_turn(self, layers: Mapping[str, Model], first: Model, after: Sequence[Function]) -> Model:
         """Return a layer that holds some by name, calls the first of them, and then functions of one tensor."""
@@ -142,34 +200,18 @@ class TorchSide(FrameworkSide):
     """torch."""
 
     name = "torch"
+    ways = ("casts", "claims", "plain")
 
     def __init__(self, framework: TorchFramework | None = None) -> None:
         self.framework: TorchFramework = framework or TorchFramework()
+        super().__init__(self.framework)
         self.torch = self.framework.torch
         self.base, self.functional = self.torch.nn.Module, self.torch.nn.functional
-        self.ways: Sequence[Widening] = ("casts", "claims", "plain")
-        self.way: Widening = "casts"
-
-    def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
-        """Yield every module with its path, the model itself (path empty) first; one used twice comes once."""
-        yield from model.named_modules()
-
-    def watch(self, layer: Model, before: Before, after: After) -> Callable[[], None]:
-        """Call the two around each forward, the second's result in place of the module's; return a function that ends this."""
-        first = layer.register_forward_pre_hook(before, with_kwargs=True)
-        second = layer.register_forward_hook(lambda module, _, output: after(module, output))
-        return _removing(first, second)
+        self.norms = (self.torch.nn.modules.batchnorm._BatchNorm,)  # noqa: SLF001
 
     def version(self, tensor: Tensor) -> int:
         """Return the tensor's version counter, which changes whenever it is written to."""
         return 0 if tensor.is_inference() else int(tensor._version)  # noqa: SLF001
-
-    def copied(self, model: Model, *, double: bool, training: bool | None = None) -> Model:
-        """Return a copy of the module with the same weights, in float64 if ``double``, switched to a mode if one is given."""
-        made = copy.deepcopy(model, self._copied_ahead(model, double=double))
-        if training is not None:
-            self.switch(made, training=training)
-        return made.double() if double else made
 
     def switch(self, model: Model, *, training: bool) -> None:
         """Switch a module that is not in the mode, and modules that switch in their own way; every other layer keeps its mode."""
@@ -177,35 +219,13 @@ class TorchSide(FrameworkSide):
         for one in ([model] if model.training != training else []) + own:
             one.train(training)
 
-    def _copied_ahead(self, model: Model, *, double: bool) -> dict[int, object]:
-        """Return copies of a module's empty containers and large parameters by their originals; see `_copied`."""
+    def _copy_ahead(self, model: Model, copies: dict[int, object], *, double: bool) -> None:
         torch = self.torch
-        if not isinstance(model, torch.nn.Module):
-            return {}
-        found = {**_empties(model.modules()), **self._ends_of_graphs(model.modules())}
         for one in model.parameters():
             plain = type(one) is torch.nn.Parameter and one.dtype == torch.float32 and one.layout == torch.strided
             if plain and one.device.type == "cpu" and one.numel() >= LARGE:
                 values = torch.from_numpy(_copied(one.detach().numpy(), double=double))
-                found[id(one)] = torch.nn.Parameter(values, requires_grad=one.requires_grad)
-        return found
-
-    def only_reads(self, layer: Model) -> bool:
-        """Tell whether forward changes nothing of a module, so that it needs no copy: one of torch's own.
-
-        An embedding with ``max_norm`` scales its rows.
-        """
-        return all(
-            _reads(self, one, "torch.nn.modules.")
-            and not isinstance(one, self.torch.nn.RNNBase)
-            and getattr(one, "max_norm", None) is None
-            for one in layer.modules()
-        )
-
-    def tensor(self, array: Array, *, gradient: bool) -> Tensor:
-        """Return a tensor of the array's values; ``gradient``: one that something can be differentiated by."""
-        made = self.framework.tensor(array)
-        return made.requires_grad_() if gradient and made.is_floating_point() else made
+                copies[id(one)] = torch.nn.Parameter(values, requires_grad=one.requires_grad)
 
     def lay_aside(self, made: Model, model: Model) -> Callable[[object], None]:
         """Let a float64 copy's parameters be the model's own for a while; return a function that undoes it for a layer."""
@@ -227,21 +247,6 @@ class TorchSide(FrameworkSide):
         context: AbstractContextManager[object] = self.torch.set_grad_enabled(gradient)
         return context
 
-    def clear_gradients(self, layer: Model) -> None:
-        """Set the parameters' ``grad`` to None."""
-        layer.zero_grad(set_to_none=True)
-
-    def parameter_gradients(self, layer: Model) -> dict[str, Array] | None:
-        """Return the gradients that there are, by name, not copied."""
-        found = ((name, self.framework.gradient(one)) for name, one in layer.named_parameters())
-        return {name: self.view(gradient) for name, gradient in found if gradient is not None}
-
-    def view(self, tensor: Tensor) -> Array:
-        """Return a tensor's values without copying them; bfloat16 becomes float32."""
-        tensor = tensor.detach().cpu()
-        values: Array = (tensor.float() if tensor.dtype == self.torch.bfloat16 else tensor).numpy()
-        return values
-
     def hand_over(self, parameter: Tensor, take: Callable[[Array], None]) -> Callable[[], None]:
         """Let ``take`` have the gradient as soon as backward has it, and set ``grad`` to None; return a function that ends this."""
 
@@ -260,29 +265,6 @@ class TorchSide(FrameworkSide):
             dots.append(self.torch.dot(*((real(each) if each.is_complex() else each).reshape(-1) for each in both)))
         sum(dots[1:], dots[0]).backward()
 
-    def let_take(self, parameter: Tensor, *, gradient: bool) -> None:
-        """Let a parameter require a gradient, or not."""
-        parameter.requires_grad = gradient
-
-    def assign(self, tensor: Tensor, values: Array) -> None:
-        """Give a tensor other values of its shape, where it lies."""
-        with self.torch.no_grad():
-            tensor.copy_(self.framework.tensor(values))
-
-    def scale(self, parameter: Tensor, factor: float) -> None:
-        """Multiply a parameter, where it lies."""
-        with self.torch.no_grad():
-            parameter.mul_(factor)
-
-    def learning_rate(self, optimizer: Optimizer) -> float:
-        """Return the first group's rate."""
-        return float(optimizer.param_groups[0]["lr"])
-
-    def steps(self, layer: Model) -> Steps | None:
-        """Return those of a convolution of one group and without dilation that pads with zeros, alike at both ends; else None."""
-        plain = layer.groups == 1 and layer.padding_mode == "zeros" and set(layer.dilation) == {1}
-        return (layer.stride, layer.padding) if plain and not isinstance(layer.padding, str) else None
-
 
 class PaddleSide(FrameworkSide):
     """paddle."""
@@ -291,32 +273,14 @@ class PaddleSide(FrameworkSide):
 
     def __init__(self, framework: PaddleFramework | None = None) -> None:
         self.framework: PaddleFramework = framework or PaddleFramework()
+        super().__init__(self.framework)
         self.paddle = self.framework.paddle
         self.base, self.functional = self.paddle.nn.Layer, self.paddle.nn.functional
-        self.ways: Sequence[Widening] = ("casts", "plain")
-        self.way: Widening = "casts"
-
-    def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
-        """Yield every layer with its path, the model itself first; one used twice comes once."""
-        yield from model.named_sublayers(include_self=True)
-
-    def watch(self, layer: Model, before: Before, after: After) -> Callable[[], None]:
-        """Call the two around each forward of the layer."""
-        first = layer.register_forward_pre_hook(before, with_kwargs=True)
-        second = layer.register_forward_post_hook(lambda one, _, output: after(one, output))
-        return _removing(first, second)
+        self.norms = self.paddle.nn.BatchNorm, self.paddle.nn.layer.norm._BatchNormBase  # noqa: SLF001
 
     def version(self, tensor: Tensor) -> int:
         """Return the tensor's version counter."""
         return int(tensor.inplace_version)
-
-    def copied(self, model: Model, *, double: bool, training: bool | None = None) -> Model:
-        """Return a copy of the layer, in float64 if ``double``, which can be run backward."""
-        made = copy.deepcopy(model, self._copied_ahead(model, double=double))
-        if training is not None:
-            self.switch(made, training=training)
-        self.framework.let_backward(made)
-        return self.framework.widened(made) if double else made
 
     def switch(self, model: Model, *, training: bool) -> None:
         """Switch a layer that is not in the mode, or that switches in its own way."""
@@ -324,41 +288,25 @@ class PaddleSide(FrameworkSide):
         if own or model.training != training:
             model.train() if training else model.eval()
 
-    def _copied_ahead(self, model: Model, *, double: bool) -> dict[int, object]:
+    def _copy_ahead(self, model: Model, copies: dict[int, object], *, double: bool) -> None:
         paddle, kind = self.paddle, self.paddle.base.framework.EagerParamBase
-        if not isinstance(model, paddle.nn.Layer):
-            return {}
-        every = model.sublayers(include_self=True)
-        found = {**_empties(every), **self._ends_of_graphs(every)}
-        for layer in every:  # what static graphs need: a name, and a record that is empty
+        for layer in model.sublayers(include_self=True):  # what static graphs need: a name, and a record that is empty
             helper, recorder = layer._helper, layer._op_recorder  # noqa: SLF001
             if type(helper) is paddle.nn.layer.layers.LayerObjectHelper:
-                found[id(helper)] = helper
+                copies[id(helper)] = helper
             if not recorder.ops and not recorder.hooks:
-                found[id(recorder)] = type(recorder)(ops=[], hooks=[])
+                copies[id(recorder)] = type(recorder)(ops=[], hooks=[])
         for one in model.parameters():
             plain = type(one) is kind and one.dtype == paddle.float32 and one.place.is_cpu_place()
             if plain and prod(one.shape) >= LARGE and one._is_initialized():  # noqa: SLF001
-                state = copy.deepcopy(one.__dict__, found)
+                state = copy.deepcopy(one.__dict__, copies)
                 made = kind(
                     one.shape, one.dtype, **{**state, "name": one.name + paddle.utils.unique_name.generate("_deepcopy")}
                 )
                 values = paddle.from_dlpack(_copied(self.view(one), double=double))
                 made.value().get_tensor()._share_data_nocheck_with(values.value().get_tensor())  # noqa: SLF001  (as `Layer.to` does)
                 made.stop_gradient, made.persistable = one.stop_gradient, one.persistable
-                found[id(one)] = made
-        return found
-
-    def only_reads(self, layer: Model) -> bool:
-        """Tell whether forward changes nothing of a layer; spectral norm iterates on its vectors."""
-        writes = self.paddle.nn.layer.rnn.RNNBase, self.paddle.nn.SpectralNorm
-        every = layer.sublayers(include_self=True)
-        return all(_reads(self, one, "paddle.nn.layer.") and not isinstance(one, writes) for one in every)
-
-    def tensor(self, array: Array, *, gradient: bool) -> Tensor:
-        """Return a tensor of the array's values."""
-        floating = np.issubdtype(array.dtype, np.inexact)
-        return self.framework.leaf(array) if gradient and floating else self.framework.tensor(array)
+                copies[id(one)] = made
 
     def lay_aside(self, made: object, model: object) -> Callable[[object], None]:  # noqa: ARG002
         """Keep the values: Paddle's model runs last, so that nothing needs their memory."""
@@ -367,24 +315,6 @@ class PaddleSide(FrameworkSide):
     def recording(self, *, gradient: bool) -> AbstractContextManager[object]:
         """Return ``paddle.set_grad_enabled``; sampling of images is done so that its backward does not end the process."""
         return _recorded(self.paddle, gradient=gradient)
-
-    def clear_gradients(self, layer: Model) -> None:
-        """Set the parameters' ``grad`` to None."""
-        for one in layer.parameters():
-            one.clear_gradient(set_to_zero=False)
-
-    def parameter_gradients(self, layer: Model) -> dict[str, Array] | None:
-        """Return the gradients that there are, under torch's names and in its layout, not copied; None where that is not known."""
-        if all(one.grad is None for one in layer.parameters()):
-            return {}
-        try:
-            return dict(self.framework.gradients(layer, {}, shared=True))
-        except WeightsError:
-            return None
-
-    def view(self, tensor: object) -> Array:
-        """Return a tensor's values, without copying them if they are on the CPU; bfloat16 becomes float32."""
-        return self.framework.view(tensor)
 
     def hand_over(self, parameter: Tensor, take: Callable[[Array], None]) -> Callable[[], None]:
         """Register a hook that takes the gradient and sets ``grad`` to None; Paddle removes none: an ended one does nothing."""
@@ -404,35 +334,6 @@ class PaddleSide(FrameworkSide):
     def products(self, outputs: Sequence[object], cotangents: Sequence[object]) -> None:
         """Run ``paddle.autograd.backward``."""
         self.paddle.autograd.backward(list(outputs), list(cotangents))
-
-    def let_take(self, parameter: Tensor, *, gradient: bool) -> None:
-        """Let a parameter hand gradients on, or stop them."""
-        parameter.stop_gradient = not gradient
-
-    def assign(self, tensor: Tensor, values: Array) -> None:
-        """Give a tensor other values of its shape, where it lies."""
-        narrow = tensor.dtype == self.paddle.bfloat16  # which numpy lacks
-        dtype = np.float32 if narrow else str(tensor.dtype).rpartition(".")[2]
-        values = np.asarray(values, dtype=dtype, order="C")
-        tensor.set_value(self.framework.tensor(values).astype(tensor.dtype) if narrow else values)
-
-    def scale(self, parameter: Tensor, factor: float) -> None:
-        """Multiply a parameter, where it lies."""
-        with self.paddle.no_grad():
-            parameter.scale_(factor)
-
-    def learning_rate(self, optimizer: Optimizer) -> float:
-        """Return the optimizer's present rate; NaN of one that does not tell it."""
-        return float(optimizer.get_lr()) if hasattr(optimizer, "get_lr") else float("nan")
-
-    def steps(self, layer: Model) -> Steps | None:
-        """Return those of a convolution, as of torch's."""
-        strides, pads = tuple(layer._stride), layer._padding  # noqa: SLF001
-        pads = (pads,) * len(strides) if isinstance(pads, int) else tuple(pads)
-        plain = layer._groups == 1 and layer._padding_mode == "zeros" and set(layer._dilation) == {1}  # noqa: SLF001
-        first = not layer._data_format.endswith("C")  # noqa: SLF001
-        told = len(pads) == len(strides) and all(isinstance(one, int) for one in pads)
-        return (strides, pads) if plain and first and told else None
 
 
 LiveSide = TorchSide | PaddleSide
@@ -468,30 +369,16 @@ def _empties(layers: Iterable[Model]) -> dict[int, object]:
     return {id(one): type(one)() for one in held if type(one) in (dict, set, OrderedDict) and not one}
 
 
-def _reads(side: LiveSide, layer: Model, own: str) -> bool:
-    """Tell whether a layer is the framework's, and has no statistics to update and no hooks.
-
-    Paddle keeps the statistics of norms as parameters that take no gradient.
-    """
-    hooks = ("_forward_pre_hooks", "_forward_hooks", "_forward_post_hooks")
-    held = *layer._buffers.values(), *layer._parameters.values()  # noqa: SLF001
-    updates = layer.training and any(one is not None and not side.takes_gradient(one) for one in held)
-    plain = type(layer).__module__.startswith(own) and not updates
-    return plain and not any(getattr(layer, name, None) for name in hooks)
+def has_hooks(layer: Model) -> bool:
+    """Tell whether a forward of the layer calls hooks."""
+    names = ("_forward_pre_hooks", "_forward_hooks", "_forward_post_hooks")
+    return any(getattr(layer, name, None) for name in names)
 
 
 def name_alike(layer: Model, made: Model) -> None:
     """Give the parameters of a Paddle layer's copy the names that the layer's have: rules of optimizers read them."""
     for one, other in zip(layer.parameters(), made.parameters(), strict=True):
         other.name = one.name
-
-
-def _removing(*hooks: Hook) -> Callable[[], None]:
-    def end() -> None:
-        for hook in hooks:
-            hook.remove()
-
-    return end
 
 
 @contextmanager

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -27,43 +26,43 @@ from tipchain.frameworks.base import (
     Trainer,
     check_batch,
     make_optimizer,
+    map_nested,
     rate_factor,
     widened_array,
 )
 from tipchain.frameworks.randomness import Draws, attributes, switched_off
 from tipchain.modes import Device
 from tipchain.weights.files import load_paddle_weights, view_of
-from tipchain.weights.sides import TensorSlot, assemble, divide, dtype_name, stack, torch_view
+from tipchain.weights.sides import TensorSlot, divide, dtype_name, stack, torch_view
 
-# Paddle's DataLoader, made to end where a sample cannot be read.
+# Paddle's batches, made to end where a sample cannot be read.
 #
-# Without worker processes Paddle reads in a thread of this one. An exception in the data set ends that thread, and
-# whoever waits for the next batch waits for ever (Paddle 3.3). So here an exception ends the epoch instead, as a
-# data set's StopIteration does, and is raised again where the batches are used.
+# Without worker processes Paddle's DataLoader reads in a thread of this one. An exception in the data set ends that
+# thread, and whoever waits for the next batch waits for ever (Paddle 3.3). So no thread reads here.
 
 
 LATE_S = 5.0
 """Seconds that the loader's thread may take to say why it ended."""
 
 
-def load_batches(dataset: Dataset, sampler: object, *, num_workers: int = 0) -> Iterator[Nested]:
-    """Yield the batches of ``dataset`` that the batch sampler ``sampler`` names.
+def load_batches(dataset: Dataset, indices: Iterable[Sequence[int]], *, num_workers: int = 0) -> Iterator[Nested]:
+    """Yield the batches of ``dataset`` whose samples a batch sampler, or a list, names.
 
     Raises:
         Exception: whatever the data set raised, or putting its samples together did.
     """
-    from paddle.io import DataLoader
+    import paddle
+    from paddle.io.dataloader.collate import default_collate_fn
 
     if num_workers:
         with _raised_in_threads() as raised:
-            yield from DataLoader(dataset, batch_sampler=sampler, return_list=True, num_workers=num_workers)
+            yield from paddle.io.DataLoader(dataset, batch_sampler=indices, return_list=True, num_workers=num_workers)
         if raised:
             raise raised[0]
         return
-    watched = _WatchedDataset(dataset)
-    yield from DataLoader(watched, batch_sampler=sampler, return_list=True, collate_fn=watched.collate)
-    if watched.error is not None:
-        raise watched.error
+    for batch in indices:
+        samples = default_collate_fn([dataset[index] for index in batch])
+        yield map_nested(lambda one: paddle.to_tensor(one) if isinstance(one, np.ndarray) else one, samples)
 
 
 @contextmanager
@@ -92,34 +91,6 @@ def _raised_in_threads() -> Iterator[list[BaseException]]:
             raise
     finally:
         threading.excepthook = usual
-
-
-class _WatchedDataset:
-    """A data set that keeps its first exception."""
-
-    def __init__(self, dataset: Dataset) -> None:
-        self.dataset = dataset
-        self.error: Exception | None = None
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitem__(self, index: int) -> Nested:
-        try:
-            return self.dataset[index]
-        except Exception as error:
-            self.error = error
-            raise StopIteration from error
-
-    def collate(self, samples: Sequence[Nested]) -> Nested:
-        """Put samples together as Paddle does by default."""
-        from paddle.io.dataloader.collate import default_collate_fn
-
-        try:
-            return default_collate_fn(samples)
-        except Exception as error:
-            self.error = error
-            raise StopIteration from error
 
 
 # What Paddle draws at random, taken from a `Draws`: its functions find their operators in ``paddle._C_ops`` when they are called.
@@ -171,24 +142,23 @@ class _Operators:
         return made if out is None else self.paddle.assign(made, out)
 
 
-def _dropout(to: _Operators, original: Any, x: Any, seeds: Any, rate: Any, is_test: Any, mode: str, *more: Any) -> Any:
-    rate = float(rate)
-    if is_test or rate == 0:
-        return original(x, seeds, rate, is_test, mode, *more)
-    if rate == 1:  # as torch, which draws nothing then
-        return x * 0
-    mask = to.mask(x, rate)
-    return x * mask if mode.startswith("down") else x * (mask * (1 / (1 - rate)))
-
-
-def _dropout_in_place(
-    to: _Operators, original: Any, x: Any, seeds: Any, rate: Any, is_test: Any, mode: str, *more: Any
+def _dropout(
+    to: _Operators,
+    original: Any,
+    x: Any,
+    seeds: Any,
+    rate: Any,
+    is_test: Any,
+    mode: str,
+    *more: Any,
+    in_place: bool = False,
 ) -> Any:
     rate = float(rate)
     if is_test or rate == 0:
         return original(x, seeds, rate, is_test, mode, *more)
-    mask = to.mask(x, rate) if rate < 1 else 0 * x.detach()
-    return x.multiply_(mask if mode.startswith("down") or rate == 1 else mask * (1 / (1 - rate)))
+    mask = 0 * x.detach() if rate == 1 else to.mask(x, rate)  # as torch, which draws nothing for a rate of 1
+    factors = mask if rate == 1 or mode.startswith("down") else mask * (1 / (1 - rate))
+    return x.multiply_(factors) if in_place else x * factors
 
 
 def _dropout_and_add(
@@ -199,32 +169,14 @@ def _dropout_and_add(
     return functional.dropout(x, float(rate), training=not is_test, mode=mode) + y, None
 
 
-def _rnn(
-    to: _Operators,
-    original: Any,
-    x: Any,
-    states: Any,
-    weights: Any,
-    lengths: Any,
-    kept: Any,
-    rate: float,
-    bidirectional: bool,
-    size: int,
-    hidden: int,
-    layers: int,
-    mode: str,
-    seed: int,
-    is_test: bool,
-    *more: Any,
-) -> Any:
+def _rnn(to: _Operators, original: Any, x: Any, states: Any, weights: Any, *given: Any) -> Any:
     """Compute `rnn` for ``x`` of shape ``[time, batch, size]``: layer by layer, with masks between the layers.
 
     The weights are those of all layers, two for each direction, and then the biases likewise.
     """
+    lengths, kept, rate, bidirectional, size, hidden, layers, mode, seed, is_test, *more = given
     if is_test or not rate or layers == 1:
-        return original(
-            x, states, weights, lengths, kept, rate, bidirectional, size, hidden, layers, mode, seed, is_test, *more
-        )
+        return original(x, states, weights, *given)
     ways, ends = 1 + bidirectional, []
     for layer in range(layers):
         own = slice(2 * ways * layer, 2 * ways * (layer + 1)), slice(ways * layer, ways * (layer + 1))
@@ -273,7 +225,7 @@ def _leaky(to: _Operators, original: Any, x: Any, low: float, high: float, is_te
 
 _REPLACED: dict[str, Callable[..., Any]] = {
     "dropout": _dropout,
-    "dropout_": _dropout_in_place,
+    "dropout_": partial(_dropout, in_place=True),
     "fused_dropout_add": _dropout_and_add,
     "rnn": _rnn,
     "bernoulli": _bernoulli,
@@ -330,15 +282,13 @@ class PaddleUpdates:
 
     def value(self, name: str) -> Array:
         """Return a copy of a parameter, in torch's layout."""
-        slot = self.slots[name]
-        return assemble([self.framework.array(part.tensor) for part in slot.parts], slot)
+        return self.framework.whole(self.slots[name])
 
     def assign(self, name: str, value: Array) -> None:
         """Set a parameter."""
         slot = self.slots[name]
         for part, array in zip(slot.parts, divide(value, slot), strict=True):
-            same = dtype_name(part.tensor) == array.dtype.name
-            part.tensor.set_value(array if same else self._like(part.tensor, array))
+            self.framework.assign(part.tensor, array)
 
     def add_gradient(self, name: str, gradient: Array) -> None:
         """Add to a parameter's gradient; a frozen one gets none."""
@@ -392,11 +342,6 @@ class PaddleUpdates:
         return 0.0
 
 
-def says_what_it_updates(optimizer: object) -> bool:
-    """Tell whether an optimizer has a list of its parameters, as Paddle's own do; one of a user's own may have none."""
-    return hasattr(optimizer, "_parameter_list")
-
-
 def held_parameters(optimizer: object) -> list[Tensor]:
     """Return the tensors that a Paddle optimizer updates."""
     return [one for _, tensors in parameter_groups(optimizer) for one in tensors]
@@ -443,11 +388,7 @@ class SparingTrainer(Trainer):
 # The Paddle side.
 
 
-TYPED = tuple(
-    """
-        cast cast_ full full_ full_like arange linspace logspace eye empty empty_like sum
-    """.split()
-)
+TYPED = "cast cast_ full full_ full_like arange linspace logspace eye empty empty_like sum".split()
 """Operators that are told the precision of their result."""
 
 
@@ -494,11 +435,8 @@ class PaddleFramework(LoadedFramework):
         self.seed(seed)
         return str(paddle.device.cuda.get_device_name(device.number)) if device.is_gpu else "cpu"
 
-    def seed(self, seed: int) -> None:
-        """Seed paddle's, numpy's and Python's generators."""
+    def _seed_own(self, seed: int) -> None:
         self.paddle.seed(seed)
-        np.random.seed(seed)  # noqa: NPY002  (user code may draw from it)
-        random.seed(seed)
 
     def build(self, builder: Builder, args: Mapping[str, object]) -> Any:
         """Return the layer; it lives on the device that `configure` chose."""
@@ -522,9 +460,9 @@ class PaddleFramework(LoadedFramework):
         """Load a ``.pdparams`` file; every key and shape must fit."""
         load_paddle_weights(model, path)
 
-    def every_layer(self, model: Model) -> Iterator[Model]:
-        """Yield a layer and all inside."""
-        yield from model.sublayers(include_self=True)
+    def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
+        """Yield every layer with its path, the model itself (path empty) first; one used twice comes once."""
+        yield from model.named_sublayers(include_self=True)
 
     def let_backward(self, model: Model) -> None:
         """Let a model be run backward in eval mode, which Paddle's recurrent layers cannot on a CPU.
@@ -534,14 +472,6 @@ class PaddleFramework(LoadedFramework):
         for layer in model.sublayers(include_self=True):
             if isinstance(layer, self.paddle.nn.layer.rnn.RNNBase) and not layer.training:
                 layer.training, layer.dropout = True, 0.0
-
-    def wake_dropout(self, model: Model) -> None:
-        """Switch Paddle's own dropout layers to train mode."""
-        names = ("Dropout", "Dropout1D", "Dropout2D", "Dropout3D", "AlphaDropout", "FeatureAlphaDropout")
-        kinds = tuple(getattr(self.paddle.nn, name) for name in names if hasattr(self.paddle.nn, name))
-        for layer in model.sublayers(include_self=True):
-            if isinstance(layer, kinds):
-                layer.train()
 
     @contextmanager
     def widening(self, *, claims: bool) -> Iterator[None]:  # noqa: ARG002
@@ -598,13 +528,16 @@ class PaddleFramework(LoadedFramework):
         """Return a context that changes nothing."""
         return nullcontext()
 
-    def tensor(self, array: Array) -> Any:
-        """Return ``array`` as a tensor on the device."""
-        return self._to_tensor(array, place=self.place)
+    def tensor(self, array: Array, *, gradient: bool = False) -> Any:
+        """Return ``array`` as a tensor on the device; ``gradient``: floats collect theirs."""
+        floating = np.issubdtype(np.asarray(array).dtype, np.inexact)
+        return self._to_tensor(array, place=self.place, stop_gradient=not (gradient and floating))
 
-    def leaf(self, array: Array) -> Any:
-        """Return ``array`` as a tensor on the device that collects its gradient."""
-        return self._to_tensor(array, place=self.place, stop_gradient=False)
+    def assign(self, tensor: Tensor, values: Array) -> None:
+        """Give a tensor other values of its shape, where it lies."""
+        narrow = tensor.dtype == self.paddle.bfloat16  # which numpy lacks
+        values = np.asarray(values, dtype=np.float32 if narrow else dtype_name(tensor), order="C")
+        tensor.set_value(self.tensor(values).astype(tensor.dtype) if narrow else values)
 
     def array(self, tensor: Tensor) -> Array:
         """Return a copy of a tensor's values; bfloat16 (uint16 in numpy) becomes float32."""
@@ -656,7 +589,7 @@ class PaddleFramework(LoadedFramework):
     ) -> Iterator[tuple[str, Array]]:
         """Yield every parameter under torch's name and in torch's layout; ``shared``: perhaps Paddle's own memory."""
         for slot in self._slots(model, names, "parameter"):
-            yield slot.name, self._whole(slot, [part.tensor for part in slot.parts], shared=shared)
+            yield slot.name, self.whole(slot, shared=shared)
 
     def gradients(self, model: Model, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
         """Yield the gradient of every parameter that has one; a piece of a packed parameter without one is zero.
@@ -668,7 +601,7 @@ class PaddleFramework(LoadedFramework):
             if any(one is not None for one in found):
                 pairs = zip(slot.parts, found, strict=True)
                 dense = [self.paddle.zeros_like(part.tensor) if one is None else one for part, one in pairs]
-                yield slot.name, self._whole(slot, dense, shared=shared)
+                yield slot.name, self.whole(slot, dense, shared=shared)
 
     def gradient(self, parameter: Tensor) -> Any:
         """Return a parameter's gradient, dense; None where there is none."""
@@ -682,30 +615,16 @@ class PaddleFramework(LoadedFramework):
     def buffers(self, model: object, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
         """Yield every persistent buffer."""
         for slot in self._slots(model, names, "buffer"):
-            yield slot.name, self._whole(slot, [part.tensor for part in slot.parts])
+            yield slot.name, self.whole(slot)
 
     def batches(self, dataset: Dataset, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
-        """Load the given samples with Paddle's DataLoader."""
-        io = self.paddle.io
-
-        class Fixed(io.BatchSampler):  # type: ignore[misc, name-defined]
-            """A batch sampler that yields the given indices."""
-
-            def __init__(self) -> None:
-                self.batch_size = len(indices[0]) if indices else 1
-
-            def __iter__(self) -> Iterator[list[int]]:
-                return (list(batch) for batch in indices)
-
-            def __len__(self) -> int:
-                return len(indices)
-
-        for batch in load_batches(dataset, Fixed()):
-            image, label, files = check_batch(batch, dataset)
+        """Load the given samples and put them together as Paddle's DataLoader does."""
+        for image, label, files in (check_batch(one, dataset) for one in load_batches(dataset, indices)):
             yield image, label, [str(file) for file in files]
 
-    def _whole(self, slot: TensorSlot, tensors: Sequence[Any], *, shared: bool = False) -> Array:
-        """Return torch's array of a slot, given Paddle's parts of it; ``shared``: perhaps their own memory."""
+    def whole(self, slot: TensorSlot, given: Sequence[Any] | None = None, *, shared: bool = False) -> Array:
+        """Return torch's array of a slot: of its parts, or of tensors of their layout; ``shared``: perhaps their own memory."""
+        tensors = [part.tensor for part in slot.parts] if given is None else given
         if shared:
             views = [self.view(one) for one in tensors]
             return stack([one.T if part.transpose else one for part, one in zip(slot.parts, views, strict=True)], slot)

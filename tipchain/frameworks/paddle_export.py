@@ -7,9 +7,8 @@ https://www.paddlepaddle.org.cn/inference/api_reference/python_api_doc/Config_in
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -30,33 +29,18 @@ class EngineError(TipchainError):
     exit_code = 1
 
 
-class ExportInput(Protocol):
-    """One input of a model: its name, a shape whose first number is the batch size, and NumPy's name of its dtype."""
-
-    @property
-    def name(self) -> str:
-        """The name."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape."""
-
-    @property
-    def dtype(self) -> str:
-        """The dtype."""
-
-
-def save_program(model: Model, inputs: Iterable[ExportInput], folder: Path) -> None:
+def save_program(model: Model, inputs: Mapping[str, tuple[Sequence[int], str]], folder: Path) -> None:
     """Save a ``paddle.nn.Layer`` as a program of any batch size, in the mode (train, eval) that it is in.
 
     Args:
         model: the layer; it is as before afterwards.
-        inputs: what its ``forward`` takes, in order; the first dimension of each becomes the batch size.
+        inputs: what its ``forward`` takes, in order: shapes, whose first number becomes the batch size, and NumPy's names
+            of the dtypes.
         folder: gets ``inference.json`` (``.pdmodel`` from Paddle 2) and ``inference.pdiparams``.
     """
     import paddle
 
-    specs = [paddle.static.InputSpec([None, *one.shape[1:]], one.dtype, one.name) for one in inputs]
+    specs = [paddle.static.InputSpec([None, *shape[1:]], dtype, name) for name, (shape, dtype) in inputs.items()]
     static = paddle.jit.to_static(model, input_spec=specs, full_graph=True)
     try:
         with warnings.catch_warnings():

@@ -257,16 +257,16 @@ def attributes(holder: object, /, **values: object) -> Iterator[None]:
 
 def switched_off(functional: object) -> AbstractContextManager[None]:
     """Return a context in which the functions for dropout of an ``nn.functional`` drop nothing in either mode."""
+
+    def in_eval_mode(original: Callable[..., object]) -> Callable[..., object]:
+        signature = inspect.signature(original)
+
+        def replacement(*args: object, **kwargs: object) -> object:
+            bound = signature.bind(*args, **kwargs)
+            bound.arguments["training"] = False
+            return original(*bound.args, **bound.kwargs)
+
+        return replacement
+
     there = (name for name in DROPOUTS if hasattr(functional, name))
-    return attributes(functional, **{name: _in_eval_mode(getattr(functional, name)) for name in there})
-
-
-def _in_eval_mode(original: Callable[..., object]) -> Callable[..., object]:
-    signature = inspect.signature(original)
-
-    def replacement(*args: object, **kwargs: object) -> object:
-        bound = signature.bind(*args, **kwargs)
-        bound.arguments["training"] = False
-        return original(*bound.args, **bound.kwargs)
-
-    return replacement
+    return attributes(functional, **{name: in_eval_mode(getattr(functional, name)) for name in there})

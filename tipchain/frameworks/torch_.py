@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
-import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 
 from tipchain.core.machine import kept_import
 from tipchain.errors import MissingFrameworkError
-from tipchain.framework_types import Array, Dataset, Model, Optimizer, Tensor
+from tipchain.framework_types import Array, Dataset, Hook, Model, Optimizer, Tensor
 from tipchain.frameworks.base import (
     Batch,
     Builder,
@@ -37,12 +36,10 @@ from tipchain.weights.sides import only_in_torch
 
 OWN = frozenset(
     f"aten::{name}"
-    for name in tuple(
-        """
-            multinomial poisson binomial cauchy_ geometric_ log_normal_ _standard_gamma
-            _sample_dirichlet rrelu_with_noise rrelu_with_noise_
-        """.split()
-    )
+    for name in (
+        "multinomial poisson binomial cauchy_ geometric_ log_normal_ _standard_gamma "
+        "_sample_dirichlet rrelu_with_noise rrelu_with_noise_"
+    ).split()
 )
 """Operators that draw and are left to torch."""
 ATTENTION = {
@@ -51,13 +48,6 @@ ATTENTION = {
     "aten::_scaled_dot_product_cudnn_attention": 5,
 }
 """Kernels that drop inside, by the place of the probability among their arguments."""
-
-
-@contextmanager
-def drawing(torch: ModuleType, draws: Draws) -> Iterator[None]:
-    """Let torch's operators take their random numbers from ``draws`` for a while."""
-    with _mode(torch)(draws):
-        yield
 
 
 @cache
@@ -75,7 +65,9 @@ def dispatch_mode() -> Any:
 
 
 @cache
-def _mode(torch: ModuleType) -> Any:
+def _drawing(torch: ModuleType) -> Any:
+    """Return the class of modes in which torch's operators take their random numbers from a `Draws`."""
+
     class Drawing(dispatch_mode()):  # type: ignore[misc]
         def __init__(self, draws: Draws) -> None:
             super().__init__()
@@ -83,8 +75,12 @@ def _mode(torch: ModuleType) -> Any:
 
         def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> object:
             name, kwargs = func._schema.name, kwargs or {}  # noqa: SLF001
-            if name == "aten::native_dropout":
-                return _dropout(torch, func, self.draws, *args)
+            if name == "aten::native_dropout":  # which a GPU has: the result and the mask
+                values, rate, train = args
+                if train is False or not 0 < rate < 1:
+                    return func(values, rate, train)
+                mask = torch.from_numpy(self.draws.kept(values.shape, rate)).to(values.device, torch.bool)
+                return values * mask / (1 - rate), mask
             if name in OWN or (name in ATTENTION and _nth(args, kwargs, ATTENTION[name], "dropout_p", 0.0)):
                 self.draws.own()
             result = func(*args, **kwargs)
@@ -97,14 +93,6 @@ def _mode(torch: ModuleType) -> Any:
             return result
 
     return Drawing
-
-
-def _dropout(torch: ModuleType, func: Any, draws: Draws, values: Any, rate: float, train: Any) -> Any:
-    """Compute `native_dropout`, which a GPU has: the result and the mask."""
-    if train is False or not 0 < rate < 1:
-        return func(values, rate, train)
-    mask = torch.from_numpy(draws.kept(values.shape, rate)).to(values.device, torch.bool)
-    return values * mask / (1 - rate), mask
 
 
 def _nth(args: Any, kwargs: Any, place: int, name: str, default: Any) -> Any:
@@ -197,8 +185,7 @@ class TorchUpdates:
 
     def assign(self, name: str, value: Array) -> None:
         """Set a parameter."""
-        with self.framework.torch.no_grad():
-            self.parameters[name].copy_(self.framework.tensor(value))
+        self.framework.assign(self.parameters[name], value)
 
     def add_gradient(self, name: str, gradient: Array) -> None:
         """Add to a parameter's gradient, as backward does; a frozen parameter gets none."""
@@ -243,33 +230,29 @@ class RunningVariances:
     """
 
     def __init__(self, torch: ModuleType, model: Model) -> None:
-        self.torch = torch
-        self._layers: dict[str, Any] = {}
-        self._biased: dict[str, Any] = {}
-        self._before: dict[str, Any] = {}
-        self._hooks: list[Any] = []
         batch_norm = torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001
-        for prefix, layer in model.named_modules():
-            if isinstance(layer, batch_norm) and layer.running_var is not None:
-                self._watch(f"{prefix}.running_var" if prefix else "running_var", layer)
+        self._layers: dict[str, Any] = {
+            f"{prefix}.running_var" if prefix else "running_var": layer
+            for prefix, layer in model.named_modules()
+            if isinstance(layer, batch_norm) and layer.running_var is not None
+        }
+        self._before = {name: layer.running_var.detach().double().clone() for name, layer in self._layers.items()}
+        self._biased = dict(self._before)
+        self._hooks: list[Hook] = []
+        for name, layer in self._layers.items():
+            self._hooks.append(layer.register_forward_pre_hook(partial(self._note, name)))
+            self._hooks.append(layer.register_forward_hook(partial(self._follow, name)))
 
-    def _watch(self, name: str, layer: Model) -> None:
-        def before(module: Model, inputs: Any) -> None:  # noqa: ARG001
-            self._before[name] = module.running_var.detach().double().clone()
+    def _note(self, name: str, layer: Model, _inputs: object) -> None:
+        self._before[name] = layer.running_var.detach().double().clone()
 
-        def after(module: Model, inputs: Any, output: object) -> None:  # noqa: ARG001
-            if module.training:
-                self._follow(name, module, inputs[0])
-
-        self._layers[name] = layer
-        self._biased[name] = layer.running_var.detach().double().clone()
-        self._hooks += [layer.register_forward_pre_hook(before), layer.register_forward_hook(after)]
-
-    def _follow(self, name: str, layer: Model, images: Any) -> None:
-        momentum, before = layer.momentum, self._before[name]
+    def _follow(self, name: str, layer: Model, inputs: Sequence[Any], _output: object) -> None:
+        if not layer.training:
+            return
+        momentum, (images, *_) = layer.momentum, inputs
         share = 1 / float(layer.num_batches_tracked) if momentum is None else float(momentum)
         count = images.numel() // images.shape[1]
-        added = layer.running_var.detach().double() - (1 - share) * before
+        added = layer.running_var.detach().double() - (1 - share) * self._before[name]
         self._biased[name] = (1 - share) * self._biased[name] + added * (max(count - 1, 0) / count)
 
     def biased(self, name: str, buffer: Any) -> Any:
@@ -409,14 +392,11 @@ class TorchFramework(LoadedFramework):
         self.seed(seed)
         return torch.cuda.get_device_name(self.device) if device.is_gpu else "cpu"
 
-    def seed(self, seed: int) -> None:
-        """Seed torch's, numpy's and Python's generators."""
+    def _seed_own(self, seed: int) -> None:
         if self.torch.cuda.is_available():
             self.torch.manual_seed(seed)
         else:  # which is quick, where manual_seed keeps a traceback for each device there might be
             self.torch.default_generator.manual_seed(seed)
-        np.random.seed(seed)  # noqa: NPY002  (user code may draw from it)
-        random.seed(seed)
 
     def build(self, builder: Builder, args: Mapping[str, object]) -> Any:
         """Return the module on the chosen device."""
@@ -438,19 +418,12 @@ class TorchFramework(LoadedFramework):
         """Load a torch or ``.safetensors`` file; every key must fit."""
         load_torch_weights(model, path)
 
-    def every_layer(self, model: Model) -> Iterator[Model]:
-        """Yield a module and all inside."""
-        yield from model.modules()
+    def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
+        """Yield every module with its path, the model itself (path empty) first; one used twice comes once."""
+        yield from model.named_modules()
 
     def let_backward(self, model: Model) -> None:
         """Do nothing: torch runs a model backward in eval mode, too."""
-
-    def wake_dropout(self, model: Model) -> None:
-        """Switch torch's own dropout modules to train mode."""
-        kinds = self.torch.nn.modules.dropout._DropoutNd  # noqa: SLF001
-        for module in model.modules():
-            if isinstance(module, kinds):
-                module.train()
 
     @contextmanager
     def widening(self, *, claims: bool) -> Iterator[None]:
@@ -478,24 +451,33 @@ class TorchFramework(LoadedFramework):
 
     def randomness(self, draws: Draws | None) -> AbstractContextManager[None]:
         """Return a context in which random numbers are ``draws``; None switches dropout off."""
-        return switched_off(self.torch.nn.functional) if draws is None else drawing(self.torch, draws)
+        context: AbstractContextManager[None] = (
+            switched_off(self.torch.nn.functional) if draws is None else _drawing(self.torch)(draws)
+        )
+        return context
 
-    def tensor(self, array: Array) -> Any:
-        """Return ``array`` as a tensor on the device."""
-        return self._from_numpy(np.array(array)).to(self.device)
+    def tensor(self, array: Array, *, gradient: bool = False) -> Any:
+        """Return ``array`` as a tensor on the device; ``gradient``: floats collect theirs."""
+        made = self._from_numpy(np.array(array)).to(self.device)
+        return made.requires_grad_() if gradient and made.is_floating_point() else made
 
-    def leaf(self, array: Array) -> Any:
-        """Return ``array`` as a tensor on the device that collects its gradient."""
-        return self.tensor(array).requires_grad_()
+    def assign(self, tensor: Tensor, values: Array) -> None:
+        """Give a tensor other values of its shape, where it lies."""
+        with self.torch.no_grad():
+            tensor.copy_(self.tensor(values))
 
     def array(self, tensor: Tensor) -> Array:
         """Return a copy of a tensor's values; bfloat16 becomes float32, and a sparse tensor dense."""
         tensor = tensor.detach()
         if tensor.layout != self.torch.strided:
             tensor = tensor.to_dense()
-        if tensor.dtype == self.torch.bfloat16:
-            tensor = tensor.float()
-        return np.array(tensor.cpu().numpy())
+        return np.array(self.view(tensor))
+
+    def view(self, tensor: Tensor) -> Array:
+        """Return a tensor's values, without copying them if they are on the CPU; bfloat16 becomes float32."""
+        tensor = tensor.detach().cpu()
+        values: Array = (tensor.float() if tensor.dtype == self.torch.bfloat16 else tensor).numpy()
+        return values
 
     def trainer(
         self,
@@ -547,21 +529,14 @@ class TorchFramework(LoadedFramework):
         """Yield every parameter that the port has too; ``shared``: perhaps torch's own memory."""
         for name, parameter in model.named_parameters():
             if not only_in_torch(name, names):
-                yield name, self._values(parameter, shared=shared)
+                yield name, self.view(parameter) if shared else self.array(parameter)
 
     def gradients(self, model: Model, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
         """Yield the gradient of every parameter that has one and that the port has too; ``shared``: as with `parameters`."""
         for name, parameter in model.named_parameters():
             gradient = self.gradient(parameter)
             if gradient is not None and not only_in_torch(name, names):
-                yield name, self._values(gradient, shared=shared)
-
-    def _values(self, tensor: Tensor, *, shared: bool) -> Array:
-        """Return a tensor's values: torch's own memory where that may be and numpy can hold it."""
-        floats = tensor.dtype in (self.torch.float32, self.torch.float64)
-        own = shared and floats and tensor.device.type == "cpu"
-        values: Array = tensor.detach().numpy() if own else self.array(tensor)
-        return values
+                yield name, self.view(gradient) if shared else self.array(gradient)
 
     def gradient(self, parameter: Tensor) -> Any:
         """Return a parameter's gradient, dense; None where there is none."""

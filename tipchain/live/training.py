@@ -123,7 +123,7 @@ class Recipe:
             own = {name.removeprefix(start): array for name, array in buffers.items() if name.startswith(start)}
             held = dict(side.framework.parameters(layer, {}, shared=shared))
             held |= side.framework.buffers(layer, {}) if number else own
-            inner = {f"{name}." for name, _ in side.children(layer)}
+            inner = {f"{name}." for name, _ in layer.named_children()}
             found[pair.reference] = {
                 name: array for name, array in held.items() if name[: name.find(".") + 1] not in inner
             }
@@ -181,7 +181,7 @@ class Loop:
         def step(number: int) -> object:
             value = loss(call_model(side, model, inputs, double=True), labels_of(side, inputs, double=True))
             self.rates.append(side.learning_rate(self.optimizer))
-            side.backward(value)
+            value.backward()
             if clip is not None:
                 clip()
             self.optimizer.step()

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         inputs = [spec for spec in bench.case.inputs.values() if spec.name != "label"]
         if not inputs:
             raise CaseError("has no model input", file=bench.case.path, key="inputs")
-        save_program(model, inputs, folder)
+        save_program(model, {one.name: (one.shape, one.dtype) for one in inputs}, folder)
         worst, classes = check_export(bench, model, folder)
         card_file = f"{STEM}.yml"
         card = ModelCard(

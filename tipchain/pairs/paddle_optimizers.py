@@ -24,6 +24,7 @@ from tipchain.pairs.settings import OptimizerSettings, ParameterTreatment, read_
 # ===================  =========================================  ==========================================
 #
 # Sources: ``torch/optim/{rmsprop,adamax}.py`` and ``torch/nn/utils/clip_grad.py``;
+# https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/optimizer/Overview_en.html,
 # ``paddle/optimizer/{rmsprop,adamax}.py``, ``paddle/nn/clip.py`` and the kernels they name. Adam, AdamW (Paddle scales
 # eps by √(1 - b2^t), which is the same), Adagrad and Momentum need nothing.
 
@@ -109,14 +110,6 @@ def _dynamic(param_and_grad: Nested) -> tuple[Tensor, Tensor]:
 
 def _assign(target: object, value: object) -> None:
     paddle.assign(value, target)
-
-
-# The optimizers in Paddle: ``paddle.optimizer``'s own where their formulas are torch's, else `paddle_formulas`'.
-#
-# https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/optimizer/Overview_en.html
-
-
-__all__ = ["build_optimizer"]
 
 
 def build_optimizer(

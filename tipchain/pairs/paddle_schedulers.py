@@ -11,8 +11,6 @@ from tipchain.facts.schedules import SCHEDULES
 from tipchain.framework_types import Setting
 from tipchain.pairs.settings import SchedulerSettings, alike, read_scheduler_settings
 
-__all__ = ["build_scheduler"]
-
 
 def build_scheduler(
     optimizer: None,  # noqa: ARG001  (Paddle's schedules stand before the optimizer)

@@ -163,17 +163,6 @@ def _known_options(kind: str, defaults: Mapping[str, Options], name: str, option
     return {**known, **options}
 
 
-def kinds_of(layer: object, leaf: str, dimensions: int) -> frozenset[str]:
-    """Return which `KINDS` a parameter is of; a layer normalizes if one of its classes is called so."""
-    classes = (kind.__name__.lower().rstrip("123d_") for kind in type(layer).__mro__)
-    kinds = {
-        "bias": leaf.endswith("bias"),
-        "norm": any(name.endswith("norm") for name in classes),
-        "vector": dimensions <= 1,
-    }
-    return frozenset(kind for kind, holds in kinds.items() if holds)
-
-
 def treatments_of(
     settings: OptimizerSettings, given: Iterable[object], layers: Layers | None
 ) -> list[ParameterTreatment]:
@@ -197,8 +186,15 @@ def treatments_of(
         for leaf, tensor in parameters:
             if id(tensor) in wanted:
                 wanted.discard(id(tensor))
+                classes = (kind.__name__.lower().rstrip("123d_") for kind in type(layer).__mro__)
+                kinds = {
+                    "bias": leaf.endswith("bias"),
+                    "norm": any(name.endswith("norm") for name in classes),
+                    "vector": tensor.ndim <= 1,
+                }
                 name = f"{path}.{leaf}" if path else leaf
-                known.append(ParameterTreatment(name=name, tensor=tensor, kinds=kinds_of(layer, leaf, tensor.ndim)))
+                own = frozenset(kind for kind, holds in kinds.items() if holds)
+                known.append(ParameterTreatment(name=name, tensor=tensor, kinds=own))
     for key, patterns in (("no_decay", settings.no_decay), ("lr_multipliers", settings.lr_multipliers)):
         for rule in patterns:
             if not any(one.fits(rule) for one in known):  # it would silently do nothing

@@ -13,8 +13,6 @@ from tipchain.facts.optimizers import classes_of, torch_options
 from tipchain.framework_types import Model, Setting
 from tipchain.pairs.settings import OptimizerSettings, read_optimizer_settings, treatments_of
 
-__all__ = ["build_optimizer", "clip_gradients"]
-
 
 def build_optimizer(
     parameters: Iterable[torch.Tensor], learning_rate: float, *, name: str, model: object = None, **arguments: Setting

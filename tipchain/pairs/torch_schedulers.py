@@ -13,8 +13,6 @@ from tipchain.errors import CaseError
 from tipchain.framework_types import Setting
 from tipchain.pairs.settings import SchedulerSettings, alike, read_scheduler_settings
 
-__all__ = ["build_scheduler"]
-
 
 def build_scheduler(optimizer: Optimizer, *, name: str, **arguments: Setting) -> lr_scheduler.LRScheduler:
     """Return the schedule over ``optimizer``, built for the optimizer's rate.

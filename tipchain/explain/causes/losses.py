@@ -281,7 +281,7 @@ def evaluate(
                 f"the {side.name} loss has shape {list(value.shape)}, expected a scalar: is reduction 'none'?"
             )
         if side.takes_gradient(value):
-            side.backward(value.sum())
+            value.sum().backward()
         gradients = tuple(
             np.zeros(np.shape(array))
             if not side.takes_gradient(leaf) or leaf.grad is None

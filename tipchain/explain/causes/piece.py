@@ -524,7 +524,7 @@ class Piece:
                 if axes is not None:
                     parts.append((one * side.tensor(drawn.transpose(axes), gradient=False)).sum())
         if parts:
-            side.backward(sum(parts[1:], parts[0]))
+            sum(parts[1:], parts[0]).backward()
         given = {link[1]: leaves[link[number]] for link in self.links}
         found = {
             f"input {theirs}": side.array(leaf.grad)

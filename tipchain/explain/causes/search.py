@@ -125,7 +125,7 @@ def _followed(
 
 
 def _call(side: LiveSide, name: str, value: Tensor) -> Tensor:
-    return side.function(name)(value)  # looked up when it is called: what stands in its place then is meant
+    return getattr(side.functional, name)(value)  # looked up when it is called: what stands in its place then is meant
 
 
 def _pairs(located: Located, verdict: LayerVerdict) -> Iterator[CallPair]:

@@ -230,7 +230,7 @@ ENLARGING = frozenset(
 def enlarge(side: LiveSide, layer: Model, factor: float) -> None:
     """Multiply a layer's weight, and its bias, if it has one."""
     for one in filter(side.is_tensor, (layer.weight, layer.bias)):
-        side.scale(one, factor)
+        side.assign(one, factor * side.array(one))
 
 
 def _enlarges(layer: Model, users: Mapping[int, int]) -> bool:

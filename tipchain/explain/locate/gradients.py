@@ -19,7 +19,7 @@ from tipchain.explain.locate.runs import LargeWeight
 from tipchain.explain.locate.trace import NotHeld
 from tipchain.explain.locate.verdicts import Closeness, Measured, classify, frameworks_own, measure, only
 from tipchain.framework_types import Array, Model
-from tipchain.frameworks.live_models import LiveSide, Sides
+from tipchain.frameworks.live_models import LiveSide, Sides, has_hooks
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE
 from tipchain.weights.sides import join
 
@@ -185,8 +185,8 @@ def large_weights(
     for pair in pairs:
         both: list[Model] = [found.get(path) for found, path in zip(layers, (pair.reference, pair.port), strict=True)]
         own = (
-            type(one).__name__.lower() in PROJECTED and side.only_reads(one)  # hooks may use the weight
-            for side, one in zip(sides, both, strict=True)
+            type(one).__name__.lower() in PROJECTED and frameworks_own(one) and not has_hooks(one)  # hooks may use it
+            for one in both
         )
         if None in both or not all(own):
             continue

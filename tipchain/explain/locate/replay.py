@@ -332,7 +332,7 @@ def pair_steps(
     side: LiveSide, layer: Callable[[str], Model], steps: Sequence[LayoutStep]
 ) -> Sequence[Callable[[Tensor], Tensor]]:
     """Return the functions called after a layer; ``layer`` returns one by its path."""
-    return [side.function(step.name) if step.function else layer(step.name) for step in steps]
+    return [getattr(side.functional, step.name) if step.function else layer(step.name) for step in steps]
 
 
 CallKey = tuple[str, int]

@@ -48,7 +48,7 @@ class Precise:
         self._side, self._loss, self._wide = side, loss, in_double(side, loss)
         self.single = False
 
-    def __call__(self, output: object, labels: object) -> object:
+    def __call__(self, output: object, labels: object) -> Tensor:
         """Return the loss."""
         try:
             return self._wide(output, labels)
@@ -426,7 +426,7 @@ def run_model(
         with tracer.watching(), _projecting(side, model, large) as projected:
             output = call_model(side, model, bound, double=double, gradient=flows)
             structure, tensors, names = take_out(output, side.is_tensor)
-            value = None
+            value: Tensor = None
             if loss is not None:
                 precise = Precise(side, loss) if double else loss
                 value = precise(output, labels_of(side, bound, double=double))
@@ -442,7 +442,7 @@ def run_model(
             if backward and value is None:
                 _start(side, tensors, starts())
             elif backward and side.takes_gradient(value):
-                side.backward(value)
+                value.backward()
         return TracedRun(
             trace=tracer.trace(),
             outputs=tuple(side.array(one) for one in tensors),
@@ -540,7 +540,7 @@ def _from_loss(
     """Return the gradients that a loss gives a model's outputs by itself; the whole ones where it does not run so."""
     with side.recording(gradient=True), suppress(Exception):  # whatever a user's loss raises
         leaves = [side.tensor(store.get(one.stored), gradient=True) for one in values]
-        side.backward(loss(put_back(structure, leaves), labels))
+        loss(put_back(structure, leaves), labels).backward()
         return [None if one.grad is None else side.array(one.grad) for one in leaves]
     return [None if one.gradient is None else store.get(one.gradient) for one in values]
 
@@ -643,4 +643,4 @@ def _start(side: LiveSide, outputs: Sequence[Tensor], given: Sequence[Array | No
         if drawn is not None and side.takes_gradient(one)
     ]
     if parts:
-        side.backward(sum(parts[1:], parts[0]))
+        sum(parts[1:], parts[0]).backward()

@@ -290,7 +290,7 @@ def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Ite
         return
     tensor = side.tensor(store.get(made.stored), gradient=False)
     for name in INSIDE:
-        result = side.view(side.function(name)(tensor))
+        result = side.view(getattr(side.functional, name)(tensor))
         for value in given.values():
             if relative(result, store.get(value.stored)) <= SAME_SINGLE:
                 yield name, value

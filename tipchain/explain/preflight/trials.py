@@ -321,7 +321,7 @@ class _Trial:
         training = training and self.trained[number].get(one.path, True)
         layer = side.copied((pair.reference, pair.port)[number], double=True, training=training)
         then: list[Callable[[Tensor], Tensor]] = [
-            side.function(step.name)
+            getattr(side.functional, step.name)
             if step.function
             else side.copied(self.layers[number][step.name], double=True, training=training)
             for step in call.then[number]

@@ -14,7 +14,7 @@ from tipchain.errors import Outcome, RecordError
 from tipchain.explain.locate.runs import in_double
 from tipchain.framework_types import Array, Loss, Model, Tensor
 from tipchain.frameworks.base import scalar
-from tipchain.frameworks.live_models import PaddleSide, TorchSide
+from tipchain.frameworks.live_models import side_of
 from tipchain.numbers.tolerance import SAME_SINGLE, Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.case import checked_loss, open_builder
@@ -96,7 +96,7 @@ def _start(bench: Bench) -> tuple[Model, Loss]:
     if bench.case.backward.dtype != DOUBLE:
         return model, bench.builder("loss")()
     build = open_builder(bench.case, name, "loss", plain=True)
-    criterion = in_double(TorchSide() if name == "torch" else PaddleSide(), build())
+    criterion = in_double(side_of(bench.framework), build())
     return bench.framework.widened(model), checked_loss(criterion, name, build)
 
 

@@ -202,7 +202,8 @@ def record(bench: Bench) -> Recording:
     repeats = all(np.array_equal(one, other, equal_nan=True) for one, other in zip(expected[first], again, strict=True))
     with tempfile.TemporaryDirectory(prefix="inference.", dir=bench.folder) as name:
         folder = Path(name)
-        save_program(model, [spec for spec in bench.case.inputs.values() if spec.name != LABEL], folder=folder)
+        given = {one.name: (one.shape, one.dtype) for one in bench.case.inputs.values() if one.name != LABEL}
+        save_program(model, given, folder)
         engines = _run_engines(bench, folder, batches)
     # What an engine could not run has no key.
     arrays: dict[str, Array] = {}

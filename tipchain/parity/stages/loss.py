@@ -38,7 +38,7 @@ def _run(bench: Bench, output: Nested, args: Options) -> dict[str, Array]:
 
     def leaf(value: object) -> Nested:
         array = framework.array(value) if framework.is_tensor(value) else None
-        return value if array is None or array.dtype.kind != "f" else framework.leaf(array)
+        return value if array is None or array.dtype.kind != "f" else framework.tensor(array, gradient=True)
 
     leaves = map_nested(leaf, output)
     named = flatten_outputs(framework, leaves, bench.case.outputs)
