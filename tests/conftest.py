@@ -43,7 +43,6 @@ LONG = (
     "test_page_commands.py",
     "test_setup.py",
     "test_ci_files.py",
-    "test_adoption_page.py",
     "test_reference_cache.py",
     "test_resume.py",
 )
