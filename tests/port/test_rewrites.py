@@ -153,6 +153,7 @@ def cause(port, word, code, fix, **more):
         ),
         ("softmax", "function", "write `gelu` for `softmax` at port.py:20: `x`", ["x = F.gelu(x - self.body(x))"]),
         ("softmax", "function", "write `add` for `subtract` at port.py:20: `x`", ["x = F.softmax(x + self.body(x))"]),
+        ("x.mean", "missing-call", "apply `tanh` after `mean` at port.py:20", ["x = F.tanh(x.mean(1))  # kept"]),
         (
             "softmax",
             "operand-order",

@@ -117,6 +117,7 @@ def test_interrupted_and_unchecked_runs_are_not_green():
         ("pass `stride=2`, `groups=2` to `a`", "self.a = nn.Conv2D(3, 8, 3, 1)", "self.a = nn.Conv2D(3, 8, 3, 2, groups=2)"),
         ("pass `axis=1` to `softmax` at a.py:1: `x`", "x = F.softmax(self.fc(x), -1)", "x = F.softmax(self.fc(x), 1)"),
         ("pass `epsilon=1e-05` to `a`", "self.bn = nn.BatchNorm2D(8, **more)", None),
+        ("pass `momentum=0.9` to `body.1`", "self.body = nn.Sequential(*layers)", None),
         ("remove `scale`", "x = scale(x, 3)", None),
     ],
 )  # fmt: skip

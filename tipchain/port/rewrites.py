@@ -17,6 +17,7 @@ from tipchain.explain.findings import Diagnosis
 from tipchain.facts.functions import ALIASES, NAMES
 from tipchain.facts.layers import KINDS
 from tipchain.facts.settings import LayerKind, Trait
+from tipchain.report.lines import corrected_line
 
 RAISED = re.compile(r"(?P<file>[^:\s][^:\n]*\.py):(?P<line>\d+): (?P<error>\w+): (?P<message>[^\n]*)")
 """An error of a user's code, as a verdict gives its reason: where, its class, its message."""
@@ -289,11 +290,17 @@ def of_cause(cause: Diagnosis, as_paddle: Callable[[Path], ast.Module | None]) -
     source = PortFile.of(Path(place.file)) if place is not None else None
     if source is None or place is None:
         return
-    if told := ARGUMENTS.search(cause.fix):
+    lines = source.text.splitlines(keepends=True)
+    corrected = corrected_line(cause.fix, lines[place.line - 1].rstrip("\r\n")) if place.line <= len(lines) else None
+    told = ARGUMENTS.search(cause.fix)
+    if told is None and corrected is not None:
+        lines[place.line - 1] = f"{corrected}\n"
+        yield Rewrite(file=source.file, before=source.text, after="".join(lines))
+    if told is not None:
         arguments = dict(one.split("=", 1) for one in re.findall(r"`([^`]+)`", told[1]))
         yield from _passed(source, place.line, arguments, told[2])
     elif told := FUNCTION.search(cause.fix):
-        yield from _function(source, place.line, told[2], told[1])
+        yield from _operator(source, place.line, told[2], told[1])
     elif told := CLASS.search(cause.fix):
         yield from _class(source, place.line, told[1])
     elif cause.code == "operand-order":
@@ -341,13 +348,10 @@ def _class(source: PortFile, line: int, wanted: str) -> Iterator[Rewrite]:
         yield source.replaced((call, f"{wanted}()"))
 
 
-def _function(source: PortFile, line: int, present: str, wanted: str) -> Iterator[Rewrite]:
-    """Yield a statement with another function, or another operator."""
+def _operator(source: PortFile, line: int, present: str, wanted: str) -> Iterator[Rewrite]:
+    """Yield a statement with another operator."""
     for node in ast.walk(source.statement(line) or source.tree):
-        if isinstance(node, ast.Call) and _last(node.func).lower() == present.lower():
-            owner = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
-            yield source.replaced((node.func, f"{owner}.{wanted}" if owner else wanted))
-        elif wanted in OPERATORS and isinstance(node, ast.BinOp) and isinstance(node.op, OPERATORS.get(present, ())):
+        if wanted in OPERATORS and isinstance(node, ast.BinOp) and isinstance(node.op, OPERATORS.get(present, ())):
             yield source.replaced((node, ast.BinOp(left=node.left, op=OPERATORS[wanted](), right=node.right)))
 
 

@@ -56,6 +56,9 @@ POSITIONS = {
 }
 """Paddle's first parameters in their order, by the callable's name: which of them a call gives without their names."""
 
+HOLDERS = frozenset({"Sequential", "LayerList", "LayerDict"})
+"""Layers that only hold others: no setting is theirs."""
+
 
 def without_line(one: Diagnosis) -> str:
     """Return a fix without the line of code that it ends with: that stands below."""
@@ -105,7 +108,9 @@ def _with_settings(code: str, settings: Sequence[re.Match[str]], called: str) ->
     names = {one["name"] for one in settings}
     meant = [one for one in calls if _name(one) == called]
     meant = meant or [one for one in calls if names <= {each.arg for each in one.keywords}]
-    meant = meant or [one for one in calls if _name(one)[:1].isupper()]  # it makes a layer
+    meant = meant or [
+        one for one in calls if _name(one)[:1].isupper() and _name(one) not in HOLDERS
+    ]  # it makes a layer
     if len(meant) != 1 or any(each.arg is None for each in meant[0].keywords):
         return None
     call, text = meant[0], code.encode()
