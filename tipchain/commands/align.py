@@ -42,15 +42,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_fix(parser)
 
 
-def add_fix(parser: argparse._ActionsContainer) -> None:
-    """Declare ``--fix``, ``--yes`` and ``--force``."""
+def add_fix(
+    parser: argparse._ActionsContainer, force: str = "of --fix: edit files with changes that are not committed"
+) -> None:
+    """Declare ``--fix``, ``--yes`` and ``--force``, which is for what ``force`` says."""
     parser.add_argument(
         "--fix",
         action="store_true",
         help="write edits into the port's source, one at a time, and keep those that mend something; FILE.orig is the file before",
     )
     parser.add_argument("--yes", action="store_true", help="of --fix: do not ask before each edit")
-    parser.add_argument("--force", action="store_true", help="of --fix: edit files with changes that are not committed")
+    parser.add_argument("--force", action="store_true", help=force)
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:

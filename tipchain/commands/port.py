@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_reference(parser, required=True)
     add_options(parser, out="package to write, in the folder where imports start (default NAME_paddle)")
-    align.add_fix(parser)
+    align.add_fix(parser, force="replace an earlier port and its case")
     add_options(parser, "root")
     add_report_arguments(parser)
 
