@@ -106,8 +106,8 @@ def check_fix(args: argparse.Namespace) -> None:
         raise UsageError("--fix asks before each edit, which needs a terminal\n  expected: --yes")
 
 
-def mend_case(args: argparse.Namespace, stages: Sequence[str]) -> RunReport:
-    """Mend the port of a case, in runs of their own that leave nothing behind but its source; return the last one's report."""
+def mend_case(args: argparse.Namespace, stages: Sequence[str]) -> None:
+    """Mend the port of a case, in runs of their own that leave nothing behind but its source."""
     from tipchain.parity.case import load_case
     from tipchain.port.mending import Mending
 
@@ -122,9 +122,8 @@ def mend_case(args: argparse.Namespace, stages: Sequence[str]) -> RunReport:
         trial = argparse.Namespace(**{**vars(args), **aside, "quiet": True, "verbose": False})
         root = load_case(from_root(args.case), args.seed).root
         mending = Mending(root=root, align=lambda: aligned(trial, stages)[0], ask=ask, force=args.force)
-        report = mending.mend(mending.align())
+        mending.mend(mending.align())
     print(say(f"edits that were kept: {len(mending.kept)}"), file=stream)
-    return report
 
 
 def align_case(

@@ -15,12 +15,12 @@ from tipchain.core.language import padded, say
 from tipchain.core.progress import Progress
 from tipchain.errors import ExitCode, UsageError
 
-STAGE = "forward"
-"""The stage whose models are compared, forward and backward; what else a case has comes later."""
-
 if TYPE_CHECKING:
     from tipchain.port.convert import ConvertedModule
     from tipchain.report.model import RunReport
+
+STAGE = "forward"
+"""The stage whose models are compared, forward and backward; what else a case has comes later."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

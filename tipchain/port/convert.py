@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -98,6 +99,7 @@ def _convert(path: str, source: str) -> ConvertedModule:
     )
 
 
+@cache  # every cause asks for the reference's files anew, and none of them changes
 def as_paddle(file: Path) -> ast.Module | None:
     """Return the tree of a file of torch's as paconvert writes it; None where it cannot."""
     try:

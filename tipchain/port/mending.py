@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from difflib import unified_diff
 from pathlib import Path
 
-from tipchain.core.files import atomic_write
+from tipchain.core.files import atomic_write, git
 from tipchain.errors import ExitCode, Outcome, UsageError
 from tipchain.explain.findings import SourceLine
 from tipchain.port.convert import as_paddle
 from tipchain.port.rewrites import RAISED, Rewrite, of_cause, of_error
-from tipchain.port.sources import INSTALLED
+from tipchain.port.sources import INSTALLED, packages_of
 from tipchain.report.model import RunReport
 
 MOST = 60
@@ -97,11 +96,7 @@ class Mending:
         original = file.with_name(f"{file.name}.orig")
         if original.exists():
             return
-        words = ["git", "-C", str(file.parent), "status", "--porcelain", "--untracked-files=no", "--", file.name]
-        try:
-            changed = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
-        except OSError:
-            changed = ""
+        changed = git(file.parent, "status", "--porcelain", "--untracked-files=no", "--", file.name)
         if changed and not self.force:
             raise UsageError(f"{file} has changes that are not committed\n  expected: commit them first, or --force")
         atomic_write(original, file.read_text(encoding="utf-8"))
@@ -115,11 +110,7 @@ class Mending:
 
 def _takes_torch(text: str) -> bool:
     """Tell whether a file imports torch: it is the reference's."""
-    imports = [one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Import | ast.ImportFrom)]
-    names = [
-        one.module or "" if isinstance(one, ast.ImportFrom) else each.name for one in imports for each in one.names
-    ]
-    return any(one.partition(".")[0] == "torch" for one in names)
+    return any("torch" in packages_of(node) for node in ast.walk(ast.parse(text)))
 
 
 def error_of(report: RunReport) -> str:

@@ -38,6 +38,8 @@ OPERATORS: dict[str, type[ast.operator]] = {
     "matmul": ast.MatMult,
 }
 """Functions that code writes as operators."""
+SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
+"""Statements that hold no others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +109,7 @@ class PortFile:
 
 
 def _last(node: ast.expr) -> str:
-    """Return the last name of what is called: of a ``partial`` its function's."""
+    """Return the last name of an expression: its attribute's or its own; empty of another expression."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
@@ -203,10 +205,12 @@ def _keyword(source: PortFile, line: int, keyword: str) -> Iterator[Rewrite]:
         given = next((one for one in call.keywords if one.arg == keyword), None)
         if given is None:
             continue
-        others = [one for one in call.keywords if one is not given]
         name = NAMES.get(keyword)
-        renamed = [ast.keyword(arg=one.arg if one is not given else name, value=one.value) for one in call.keywords]
-        yield source.replaced((call, ast.Call(func=call.func, args=call.args, keywords=renamed if name else others)))
+        if name is None:
+            call.keywords.remove(given)
+        else:
+            given.arg = name
+        yield source.replaced((call, call))
 
 
 def _outermost(changes: list[tuple[ast.AST, ast.AST | str]]) -> list[tuple[ast.AST, ast.AST | str]]:
@@ -290,12 +294,9 @@ def of_cause(cause: Diagnosis, as_paddle: Callable[[Path], ast.Module | None]) -
     source = PortFile.of(Path(place.file)) if place is not None else None
     if source is None or place is None:
         return
-    lines = source.text.splitlines(keepends=True)
-    corrected = corrected_line(cause.fix, lines[place.line - 1].rstrip("\r\n")) if place.line <= len(lines) else None
     told = ARGUMENTS.search(cause.fix)
-    if told is None and corrected is not None:
-        lines[place.line - 1] = f"{corrected}\n"
-        yield Rewrite(file=source.file, before=source.text, after="".join(lines))
+    if told is None:
+        yield from _corrected(source, place.line, cause.fix)
     if told is not None:
         arguments = dict(one.split("=", 1) for one in re.findall(r"`([^`]+)`", told[1]))
         yield from _passed(source, place.line, arguments, told[2])
@@ -310,6 +311,15 @@ def of_cause(cause: Diagnosis, as_paddle: Callable[[Path], ast.Module | None]) -
     if cause.reference_place is not None:
         file, at = Path(cause.reference_place.file), cause.reference_place.line
         yield from _as_reference(source, place.line, PortFile.of(file), as_paddle(file), at)
+
+
+def _corrected(source: PortFile, line: int, fix: str) -> Iterator[Rewrite]:
+    """Yield the file with the corrected line that a report shows."""
+    lines = source.text.splitlines(keepends=True)
+    corrected = corrected_line(fix, lines[line - 1].rstrip("\r\n")) if line <= len(lines) else None
+    if corrected is not None:
+        lines[line - 1] = f"{corrected}\n"
+        yield Rewrite(file=source.file, before=source.text, after="".join(lines))
 
 
 def _passed(source: PortFile, line: int, arguments: dict[str, str], to: str) -> Iterator[Rewrite]:
@@ -373,9 +383,6 @@ def _as_reference(
         indent = " " * own.col_offset
         yield source.replaced((own, f"{ast.unparse(own)}\n{indent}{ast.unparse(converted)}"))
         yield source.replaced((own, f"{ast.unparse(converted)}\n{indent}{ast.unparse(own)}"))
-
-
-SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
 
 
 def _targets(statement: ast.stmt) -> str:

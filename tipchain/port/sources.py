@@ -324,9 +324,8 @@ class _Imports(ast.NodeTransformer):
 
     def visit_Try(self, node: ast.Try) -> ast.stmt | list[ast.stmt]:
         """Take imports of torch's as they are tried first: paconvert leaves such a statement without a body."""
-        names = [_imported_from(one) for one in node.body]
         self.generic_visit(node)
-        return node.body if all(one == "torch" for one in names) else node
+        return node.body if all(packages_of(one) == {"torch"} for one in node.body) else node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         """Write the answers of functions that only torch's compilers need, and that paconvert leaves open."""
@@ -382,11 +381,11 @@ class _Imports(ast.NodeTransformer):
         return made
 
 
-def _imported_from(node: ast.stmt) -> str:
-    """Return the top package that an import takes from; empty of another statement."""
+def packages_of(node: ast.AST) -> set[str]:
+    """Return the top packages that an import takes from; none of another node."""
     if isinstance(node, ast.ImportFrom):
-        return (node.module or "").partition(".")[0]
-    return node.names[0].name.partition(".")[0] if isinstance(node, ast.Import) else ""
+        return {(node.module or "").partition(".")[0]}
+    return {one.name.partition(".")[0] for one in node.names} if isinstance(node, ast.Import) else set()
 
 
 def _is_text(statement: ast.stmt) -> bool:
