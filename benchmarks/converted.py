@@ -1,11 +1,13 @@
 """Ports of public torch models by `tipchain port`: how many lines paconvert leaves open, what the port does, what ``--fix`` makes of it.
 
+The same models run under Paddle's compat layer, too, from their own source.
+
     python benchmarks/converted.py [--out FILE.csv] [--input 1,3,64,64] MODULE:CALLABLE[=SHAPE] ...
     python benchmarks/converted.py torchvision.models.resnet:resnet18 timm.models.vit:vit_tiny_patch16_224=1,3,224,224
 
-Each model is ported twice, in an empty folder: as paconvert writes it, and with ``--fix --yes``. A row has the model, the uses of
-torch's API, those that were converted, lines left open, what the port does at first ("equal", "raises", "differs", with the place),
-the edits that were kept, what it does after them, and seconds of both. Packages that must be installed: torchvision, timm or whatever
+Each model is ported with ``--fix --yes`` in an empty folder. A row has the model, the uses of torch's API, those that were converted,
+lines left open, what the port does at first ("equal", "raises", "differs", with the place), the edits that were kept, what it does
+after them, seconds; and what the source does with ``--compat``. Packages that must be installed: torchvision, timm or whatever
 the models come from. With the CPU build of torch, torchvision imports once ``torchvision._meta_registrations`` is an empty module.
 """
 
@@ -46,6 +48,7 @@ class Row:
     edits: int
     after: str
     seconds: float
+    compat: str
 
 
 def outcome(report: dict[str, object], said: str) -> str:
@@ -55,10 +58,9 @@ def outcome(report: dict[str, object], said: str) -> str:
     return f"{kind.get(str(report.get('outcome')), 'refused')}: {verdict}"[:300]
 
 
-def ported(spec: str, folder: Path, shape: str, *more: str) -> tuple[str, str]:
-    """Port the model of a folder; return what was printed, and what the port does."""
+def ported(spec: str, folder: Path, shape: str, *more: str) -> tuple[str, str, str]:
+    """Port the model of a folder; return what was printed, and what the port does at first and at last."""
     target = folder / "report.json"
-    target.unlink(missing_ok=True)
     words = [sys.executable, "-m", "tipchain", "port", "--torch", spec, "--input", shape, "--json", target, *more]
     try:
         paths = os.pathsep.join(filter(None, [str(folder / "stub"), os.environ.get("PYTHONPATH")]))
@@ -67,27 +69,27 @@ def ported(spec: str, folder: Path, shape: str, *more: str) -> tuple[str, str]:
             words, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
         )
     except subprocess.TimeoutExpired:
-        return "", f"not done in {LIMIT_S} s"
-    report = json.loads(target.read_bytes()) if target.is_file() else {}
-    return done.stdout, outcome(report, done.stderr or done.stdout)
+        return "", f"not done in {LIMIT_S} s", f"not done in {LIMIT_S} s"
+    runs = sorted(folder.glob("tipchain-output/*/*/runs/*/log_reprod/alignment_forward.json"))
+    reports = [json.loads(one.read_bytes()) for one in (*runs[:1], target) if one.is_file()] or [{}]
+    first, last = (outcome(one, done.stderr or done.stdout) for one in (reports[0], reports[-1]))
+    return done.stdout, first, last
 
 
 def measure(spec: str, shape: str) -> Row:
-    """Port one model, without and with edits."""
-    begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="tipchain-converted-") as text:
-        folder = Path(text)
-        (folder / "stub").mkdir()
-        (folder / "stub" / "sitecustomize.py").write_text(STUB)
-        said, first = ported(spec, folder, shape)
-        files = [tuple(map(int, one)) for one in ROW.findall(said)]
-        edits, after = 0, first
-        if not first.startswith(("equal", "refused")):
-            said, after = ported(spec, folder, shape, "--fix", "--yes", "--force")
-            kept = re.search(r"edits that were kept: (\d+)", said)
-            edits = int(kept[1]) if kept else 0
+    """Port one model, and run its source under Paddle."""
+    results = []
+    for more in (["--fix", "--yes"], ["--compat"]):
+        with tempfile.TemporaryDirectory(prefix="tipchain-converted-") as text:
+            folder, begun = Path(text), time.monotonic()
+            (folder / "stub").mkdir()
+            (folder / "stub" / "sitecustomize.py").write_text(STUB)
+            results.append((*ported(spec, folder, shape, *more), round(time.monotonic() - begun, 1)))
+    (said, first, after, seconds), (_, _, compat, _) = results
+    files = [tuple(map(int, one)) for one in ROW.findall(said)]
+    kept = re.search(r"edits that were kept: (\d+)", said)
     converted, uses, left_open = (sum(one[at] for one in files) for at in range(3))
-    return Row(spec, uses, converted, left_open, first, edits, after, round(time.monotonic() - begun, 1))
+    return Row(spec, uses, converted, left_open, first, int(kept[1]) if kept else 0, after, seconds, compat)
 
 
 def main() -> int:

@@ -95,9 +95,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the stages and return the exit code."""
     check_fix(args)
     stages = parse_stages(args.stages) if args.stages else ()
-    if args.fix:
-        mend_case(args, stages)
-    return align_case(args, stages)
+    return align_case(args, stages, fix=args.fix)
 
 
 def check_fix(args: argparse.Namespace) -> None:
@@ -106,8 +104,8 @@ def check_fix(args: argparse.Namespace) -> None:
         raise UsageError("--fix asks before each edit, which needs a terminal\n  expected: --yes")
 
 
-def mend_case(args: argparse.Namespace, stages: Sequence[str]) -> None:
-    """Mend the port of a case, in runs of their own that leave nothing behind but its source."""
+def mended(args: argparse.Namespace, stages: Sequence[str], report: RunReport) -> bool:
+    """Mend the port of a case, in runs of their own that leave nothing behind but its source; tell whether anything was."""
     from tipchain.parity.case import load_case
     from tipchain.port.mending import Mending
 
@@ -122,21 +120,27 @@ def mend_case(args: argparse.Namespace, stages: Sequence[str]) -> None:
         trial = argparse.Namespace(**{**vars(args), **aside, "quiet": True, "verbose": False})
         root = load_case(from_root(args.case), args.seed).root
         mending = Mending(root=root, align=lambda: aligned(trial, stages)[0], ask=ask, force=args.force)
-        mending.mend(mending.align())
+        mending.mend(report)
     print(say(f"edits that were kept: {len(mending.kept)}"), file=stream)
+    return bool(mending.kept)
 
 
 def align_case(
-    args: argparse.Namespace, stages: Sequence[str], *, show: Callable[[Path], Iterable[str]] | None = None
+    args: argparse.Namespace,
+    stages: Sequence[str],
+    *,
+    show: Callable[[Path], Iterable[str]] | None = None,
+    fix: bool = False,
 ) -> int:
     """Align the case that ``args`` names; without ``stages`` all that the case and the mode have.
 
     What ``show`` makes of the folder of dumps is printed before the verdict, in place of each stage as it is judged.
+    With ``fix`` the port is mended first.
     """
     from tipchain.report.write import write_report
 
     stream = text_stream(args)
-    report, request, out = aligned(args, stages, each=show is None)
+    report, request, out = aligned(args, stages, each=show is None, fix=fix)
     for line in show(request.folder) if show and not args.quiet else ():
         print(line, file=stream)
     code = write_report(report, args, root=request.case.root)
@@ -148,7 +152,7 @@ def align_case(
 
 
 def aligned(
-    args: argparse.Namespace, stages: Sequence[str], *, each: bool = True
+    args: argparse.Namespace, stages: Sequence[str], *, each: bool = True, fix: bool = False
 ) -> tuple[RunReport, AlignRequest, Path]:
     """Align a case; return its report, with the page that was written, what was run, and the output folder.
 
@@ -156,6 +160,7 @@ def aligned(
         args: the command line.
         stages: those that run; all that the case and the mode have where none is named.
         each: show each stage as it is judged, where all is shown.
+        fix: mend a port that fails, and align it once more.
     """
     from tipchain.live.judge import CauseSearch, located_details, start_judge
     from tipchain.nightly.origin import origin
@@ -190,6 +195,8 @@ def aligned(
         raise OutputError(f"{request.folder.parent}: the run cannot be written: {reason}") from error
     if not os.environ.get(RUN_VARIABLE):
         prune(out)
+    if fix and report.exit_code == ExitCode.FAILED and mended(args, stages, report):
+        return aligned(args, stages, each=each)
     return report, request, out
 
 

@@ -11,7 +11,7 @@ from tipchain.commands.options import add_options
 from tipchain.core.files import find_root
 from tipchain.core.language import escaped, escaped_lines, say
 from tipchain.errors import ExitCode, UsageError
-from tipchain.framework_types import Model
+from tipchain.framework_types import Function, Model
 
 SUFFIXES = {"torch": (".pth", ".pt", ".bin", ".ckpt", ".tar"), "paddle": (".pdparams",)}
 """The endings of files of either framework; both may also be ``.safetensors``."""
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 def _models(args: argparse.Namespace) -> tuple[Model, Model, Mapping[str, str], tuple[str, ...]]:
     """Return the torch model, the Paddle model, the names that differ and the ignored ones."""
     from tipchain.frameworks.base import checking, resolve
-    from tipchain.parity.case import load_case
+    from tipchain.parity.case import load_case, open_builder
 
     by_hand = {"--reference": args.reference, "--port": args.port, "--model-args": args.model_args}
     if args.case is not None:
@@ -91,25 +91,29 @@ def _models(args: argparse.Namespace) -> tuple[Model, Model, Mapping[str, str], 
         if given:
             raise UsageError(f"{', '.join(given)} cannot stand beside --case, which names the models")
         case = load_case(args.case)
-        specs, root = [case.sides[side].model for side in ("torch", "paddle")], case.root
+
+        def opened(side: str) -> Function:
+            return open_builder(case, side, "model")
+
         model_args, names, ignore = dict(case.model_args), case.weights.names, case.weights.ignore
     else:
         if args.reference is None or args.port is None:
             raise UsageError("give either --case, or both --reference and --port")
-        specs, root = [args.reference, args.port], find_root(Path.cwd() / "here")
+        specs, root = {"torch": args.reference, "paddle": args.port}, find_root(Path.cwd() / "here")
         try:
             found = json.loads(args.model_args or "{}")
         except ValueError as error:
             raise UsageError(f"--model-args is not JSON: {error}") from error
         if not isinstance(found, dict):
             raise UsageError(f"--model-args must be a JSON object, found {args.model_args}")
+
+        def opened(side: str) -> Function:
+            return checking("model", side, resolve(specs[side], root, side))
+
         model_args, names, ignore = found, {}, ()
     from tipchain.frameworks import load_framework
 
     for name in ("torch", "paddle"):  # torch must come first where both share a process
         load_framework(name)
-    torch_model, paddle_model = (
-        checking("model", side, resolve(spec, root, side))(**model_args)
-        for side, spec in zip(("torch", "paddle"), specs, strict=True)
-    )
+    torch_model, paddle_model = (opened(side)(**model_args) for side in ("torch", "paddle"))
     return torch_model, paddle_model, names, ignore

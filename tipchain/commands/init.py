@@ -144,7 +144,14 @@ def _write(path: Path, text: str, root: Path, words: str) -> int:
 
 
 def short_case(
-    name: str, path: Path, root: Path, specs: tuple[str, str], inputs: Sequence[InputSpec], outputs: Sequence[str]
+    name: str,
+    path: Path,
+    root: Path,
+    specs: tuple[str, str],
+    inputs: Sequence[InputSpec],
+    outputs: Sequence[str],
+    *,
+    compat: bool = False,
 ) -> str:
     """Return a case that works at once: the models, weights that fit the inputs, and the inputs."""
     # A line says where imports start, where the file's place alone would say something else.
@@ -154,7 +161,7 @@ def short_case(
         id=name,
         path=shown(path),
         torch=specs[0],
-        paddle=specs[1],
+        paddle=f'"{specs[1]}"' + (", compat: true" if compat else ""),
         inputs="\n".join(map(input_line, inputs)),
         root="" if plain == root else f"root: {os.path.relpath(root, path.resolve().parent)}\n",
         batch=inputs[0].shape[0],

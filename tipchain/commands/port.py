@@ -27,6 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_reference(parser, required=True)
     add_options(parser, out="package to write, in the folder where imports start (default NAME_paddle)")
+    parser.add_argument(
+        "--compat",
+        action="store_true",
+        help="write no port: compare the model with its own source under Paddle, which stands in for torch (paddle.enable_compat)",
+    )
     align.add_fix(parser, force="replace an earlier port and its case")
     add_options(parser, "root")
     add_report_arguments(parser)
@@ -38,33 +43,40 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UsageError: paconvert is not there or does not fit, the builder cannot be found or built, or a file exists.
     """
-    from tipchain.port.convert import check_paconvert, convert
+    from tipchain.port.convert import ConvertedModule, check_paconvert, convert
     from tipchain.port.sources import Sources, folder_of
     from tipchain.report.write import write_report
 
     check_targets(args)
     align.check_fix(args)
-    check_paconvert()
+    if args.compat and (args.out or args.fix):
+        raise UsageError("--compat writes no port: --out and --fix cannot stand beside it")
     root = root_of_callables()
-    module = args.torch.partition(":")[0]
-    out = Path(args.out or root / f"{module.partition('.')[0]}_paddle").resolve()
-    if out.parent != root or not out.name.isidentifier():
-        raise UsageError(f"--out: {out} is no package in {root}, where imports start\n  expected: such as my_paddle")
+    module, _, builder = args.torch.partition(":")
     name = module.rpartition(".")[2]
     case = root / f"{name}.yaml"
-    if out.name == module.partition(".")[0]:
-        raise UsageError(f"--out: {out} is the reference's own package")
-    for place in (out, case):
-        check_free(place, force=args.force)
+    out = Path(args.out or root / f"{module.partition('.')[0]}_paddle").resolve()
+    if not args.compat:
+        check_paconvert()
+        if out.parent != root or not out.name.isidentifier():
+            raise UsageError(
+                f"--out: {out} is no package in {root}, where imports start\n  expected: such as my_paddle"
+            )
+        if out.name == module.partition(".")[0]:
+            raise UsageError(f"--out: {out} is the reference's own package")
+        check_free(out, force=args.force)
+    check_free(case, force=args.force)
     inputs, outputs, missing = try_sides({"torch": args.torch}, root, args.input or [read_input(SHAPE)])
     if missing:
         raise UsageError("torch is not installed: the reference cannot be built")
-    with Progress() as progress:
-        progress.stage("converting the model's modules")
-        sources = Sources.of(args.torch, folder_of(module, root))
-        converted = convert(sources.written(out.name))
-    spec = f"{sources.renamed(module, out.name)}:{args.torch.partition(':')[2]}"
-    text = short_case(name, case, root, (args.torch, spec), inputs, outputs)
+    port, converted = args.torch, dict[str, ConvertedModule]()
+    if not args.compat:
+        with Progress() as progress:
+            progress.stage("converting the model's modules")
+            sources = Sources.of(args.torch, folder_of(module, root))
+            converted = convert(sources.written(out.name))
+        port = f"{sources.renamed(module, out.name)}:{builder}"
+    text = short_case(name, case, root, (args.torch, port), inputs, outputs, compat=args.compat)
     for path, one in converted.items():
         file = out / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -73,15 +85,15 @@ def run(args: argparse.Namespace) -> int:
             atomic_write(file, one.source)
     with writing(case, UsageError):
         atomic_write(case, text)
-    print(say(f"wrote {shown(out)} and {shown(case)}"), file=text_stream(args))
+    wrote = shown(case) if args.compat else f"{shown(out)} and {shown(case)}"
+    print(say(f"wrote {wrote}"), file=text_stream(args))
     parser = Parser(prog="tipchain align")
     align.add_arguments(parser)
     given = {name: value for name, value in vars(args).items() if name != "out"}
     wanted = argparse.Namespace(**{**vars(parser.parse_args([str(case), "--only", STAGE])), **given})
-    if args.fix:
-        align.mend_case(wanted, (STAGE,))
-    report = align.aligned(wanted, (STAGE,))[0]
-    print("\n".join(_table(converted, out, report)), file=text_stream(args))
+    report = align.aligned(wanted, (STAGE,), fix=args.fix)[0]
+    if converted:
+        print("\n".join(_table(converted, out, report)), file=text_stream(args))
     return write_report(report, args, root=root)
 
 

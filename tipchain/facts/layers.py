@@ -363,7 +363,7 @@ TIME_ORDER = Trait(
     "time_major",
     named="time-order",
     read=lambda layer, _: not layer.batch_first,
-    read_paddle=lambda layer, _: bool(getattr(layer, "time_major", False)),
+    read_paddle=lambda layer, _: bool(getattr(layer, "time_major", not getattr(layer, "batch_first", True))),
     write=lambda first: first,
 )
 
@@ -412,7 +412,7 @@ def _recurrent(name: str) -> Iterator[LayerKind]:
 
 
 def _attention_bias(layer: Model, _shape: Shape | None) -> bool:
-    bias = layer.in_proj_bias if hasattr(layer, "in_proj_bias") else layer.q_proj.bias
+    bias = layer.out_proj.bias if hasattr(layer, "in_proj_bias") else layer.q_proj.bias
     return bias is not None
 
 
@@ -450,7 +450,7 @@ SEQUENCES = (
         replace(
             TIME_ORDER, lacking="swap the first two axes of what goes in and comes out: Paddle's takes batches first"
         ),
-        paddle=("MultiHeadAttention",),
+        paddle=("MultiHeadAttention", "MultiheadAttention"),
         storage=Storage(kind="MultiheadAttention"),
         by_mode=True,
     ),
@@ -487,6 +487,8 @@ _BY_CLASS: tuple[Mapping[str, LayerKind], ...] = tuple(
     {name: one for one in KINDS if one.compared for name in one.classes[side]} for side in (0, 1)
 )
 _BY_NAME = {one.name: one for one in KINDS}
+COMPAT = "paddle.compat.nn"
+"""Where Paddle has layers that take torch's arguments and keep their tensors as torch does."""
 INSIDE = "relu relu6 silu hardswish gelu tanh sigmoid hardsigmoid leaky_relu elu mish softplus".split()
 """Functions of one tensor that a layer may have inside or after it, under the name that both frameworks have them by."""
 FAMILIES = {name.lower(): one.family for one in KINDS if one.family for side in one.classes for name in side}
@@ -526,7 +528,9 @@ def runs_as_built(layer: Model, side: Literal[0, 1]) -> bool:
 
 def _own_class(layer: Model, side: Literal[0, 1]) -> type[Model] | None:
     known = _BY_CLASS[side]
-    of_framework = (one for one in type(layer).__mro__ if one.__module__.startswith(("torch.nn.", "paddle.nn.")))
+    of_framework = (
+        one for one in type(layer).__mro__ if one.__module__.startswith(("torch.nn.", "paddle.nn.", COMPAT))
+    )
     return next((one for one in of_framework if one.__name__ in known), None)
 
 
@@ -548,6 +552,9 @@ def storage_of(layer: object, framework: Literal["torch", "paddle"]) -> Storage 
 @lru_cache(maxsize=1024)
 def _storage(kind: type, framework: Literal["torch", "paddle"]) -> Storage | None:
     nn, side = import_module(f"{framework}.nn"), int(framework == "paddle")
+    for base in (one for one in kind.__mro__ if side and one.__module__.startswith(COMPAT)):
+        as_torch = _BY_CLASS[side][base.__name__].storage
+        return OWN if as_torch is None else Storage(kind=as_torch.kind)
     for one in KINDS:
         classes = tuple(getattr(nn, name) for name in one.classes[side] if hasattr(nn, name))
         if one.storage is not None and issubclass(kind, classes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,8 +32,11 @@ class Packed:
 
 def packed_tensors(layer: object) -> tuple[str, list[Packed]] | None:
     """Return torch's kind and tensors of a layer that torch packs otherwise, else None."""
+    import paddle
     from paddle import nn
 
+    if hasattr(paddle, "compat") and isinstance(layer, paddle.compat.nn.MultiheadAttention):
+        return "MultiheadAttention", list(_attention_as_torch(layer))
     if isinstance(layer, nn.MultiHeadAttention):
         attention = _attention(layer, nn.Linear)
         return None if attention is None else ("MultiheadAttention", attention)
@@ -67,6 +71,14 @@ def _attention(layer: Model, linear: type) -> list[Packed] | None:
     if layer.out_proj.bias is not None:
         packed.append(Packed(leaf="out_proj.bias", tensors=(layer.out_proj.bias,)))
     return packed
+
+
+def _attention_as_torch(layer: Model) -> Iterator[Packed]:
+    """Yield the tensors of ``paddle.compat.nn``'s, which packs as torch does, but for the biases of keys of another size."""
+    own = {name: one for name, one in layer.named_parameters() if not re.fullmatch("[qkv]_proj_bias", name)}
+    yield from (Packed(leaf=name, tensors=(one,)) for name, one in own.items())
+    if layer.q_proj_bias is not None:
+        yield Packed(leaf="in_proj_bias", tensors=(layer.q_proj_bias, layer.k_proj_bias, layer.v_proj_bias))
 
 
 def _cells(layer: Model) -> Iterator[tuple[Model, str]]:

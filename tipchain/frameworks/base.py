@@ -8,8 +8,8 @@ import inspect
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import wraps
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial, wraps
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
@@ -65,6 +65,30 @@ class _OwnImports:
         self.folders: dict[str, list[str]] = {side: [] for side in MODELS}
         self.apart: dict[str, set[str]] = {side: set() for side in MODELS}
         self.added: dict[str, list[str]] = {}
+        self.proxied: dict[str, set[ModuleType]] = {}
+
+    @contextmanager
+    def paddle_as_torch(self, package: str) -> Iterator[None]:
+        """Let the modules of a package that are imported meanwhile find Paddle where they import torch.
+
+        They are the port's, whatever the reference has imported of the package.
+
+        Raises:
+            UsageError: this Paddle has no such layer.
+        """
+        import paddle
+
+        if not hasattr(paddle, "use_compat_guard"):
+            raise UsageError(
+                f"compat: Paddle {paddle.__version__} has no paddle.enable_compat()\n  expected: Paddle 3.3 or later"
+            )
+        own = self.proxied.setdefault(package, set())
+        self.enter("paddle")
+        try:
+            with paddle.use_compat_guard(scope={package}, silent=True):
+                yield
+        finally:
+            own.update(one for name, one in sys.modules.items() if name.split(".")[0] == package)
 
     def load(self, side: str, name: str, load: Callable[[], ModuleType]) -> ModuleType:
         """Import a module among the side's own modules; once more, if it met the other's.
@@ -99,16 +123,19 @@ class _OwnImports:
         (other,) = MODELS.keys() - {side}
         own = [one for one in self.folders[side] if one in sys.path]
         theirs = [one for one in self.folders[other] if one in sys.path and one not in own]
-        if not own and not theirs:
+        if not own and not theirs and not self.proxied:
             return False
         sys.path[:] = [*own, *(one for one in sys.path if one not in {*own, *theirs}), *theirs]
         folders = {f"{Path(one).absolute()}/": one for one in sys.path}
         misled = set()
         for name, module in list(sys.modules.items()):
-            file = _file(module)
-            if "@" not in name and is_users(file):
+            file, package = _file(module), name.partition(".")[0]
+            if package in self.proxied:
+                if (module in self.proxied[package]) != (side == "paddle"):
+                    misled.add(name)
+            elif "@" not in name and is_users(file):
                 folder = folders.get(max((one for one in folders if file.startswith(one)), key=len, default=""))
-                namesake = folder not in own and any(_has(one, name.partition(".")[0]) for one in own)
+                namesake = folder not in own and any(_has(one, package) for one in own)
                 if folder in theirs or namesake:
                     misled.add(name)
         for name in misled:
@@ -142,15 +169,17 @@ def _rename(name: str, other: str) -> None:
 _imports = _OwnImports()
 
 
-def resolve(spec: str, root: Path, side: str = "") -> Callable[..., Any]:
+def resolve(spec: str, root: Path, side: str = "", *, compat: bool = False) -> Callable[..., Any]:
     """Import and return the callable that ``"module:callable"`` names, with ``root`` on the import path.
 
     Args:
         spec: what is named.
         root: where imports start.
         side: whose it is, ``"torch"`` or ``"paddle"``: it does not meet what the other's modules have imported.
+        compat: torch's source under Paddle: its package finds Paddle where it imports torch, while it is imported and called.
 
     Raises:
+        UsageError: ``compat`` with a Paddle that cannot do that.
         CaseError: the module cannot be found, has no such name, or the name is not callable.
         UsersError: it raised while it was imported.
     """
@@ -158,7 +187,9 @@ def resolve(spec: str, root: Path, side: str = "") -> Callable[..., Any]:
     claim(module_name)
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
-    with serving(stage=f"importing {module_name}"):
+    package = module_name.partition(".")[0]
+    proxy = partial(_imports.paddle_as_torch, package) if compat else nullcontext
+    with serving(stage=f"importing {module_name}"), proxy():
         module = (
             _imports.load(side, module_name, lambda: _import(module_name, spec, root))
             if side
@@ -174,8 +205,13 @@ def resolve(spec: str, root: Path, side: str = "") -> Callable[..., Any]:
     builder = getattr(module, name)
     if not callable(builder):
         raise CaseError("is not callable", key=spec, found=type(builder).__name__)
-    result: Callable[..., Any] = builder
-    return result
+
+    @wraps(builder)
+    def build(*args: object, **settings: object) -> object:
+        with proxy():
+            return builder(*args, **settings)
+
+    return build if compat else builder
 
 
 def candidates(module: ModuleType, name: str) -> list[str]:

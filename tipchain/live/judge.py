@@ -16,6 +16,7 @@ from tipchain.core.files import append, atomic_write
 from tipchain.core.json_text import JsonObject
 from tipchain.core.language import fold, say, terminal_width
 from tipchain.errors import BAD, Outcome, TipchainError
+from tipchain.live.report import REACH
 from tipchain.live.worker import Launched, Worker, start_worker
 from tipchain.modes import CHECKS, INFO, LOCATABLE, PREFLIGHT
 from tipchain.numbers.tolerance import ROUGH
@@ -173,6 +174,7 @@ class Judge:
             stage_of(one) for one in verdicts if one.outcome is not Outcome.PASS
         }
         random = "; ".join(document.get("uncompared", ()))
+        rough = max(ROUGH, document.get("numbers", {}).get(REACH, 0.0))
         for one in report.verdicts:
             stage = stage_of(one)
             if document.get("unfit") and one.subject == f"{stage}/needs":
@@ -183,7 +185,7 @@ class Judge:
                 reason = f"known deviation: {deviation.reason}"  # the live models show it still
                 verdicts.append(replace(one, outcome=Outcome.SKIP, reason=reason) if hidden else one)
             elif stage in equal and PREFLIGHT in equal and "forward" not in failed:
-                verdicts.append(_as_rounding(one, random))
+                verdicts.append(_as_rounding(one, random, rough if stage == "forward" else ROUGH))
             elif stage in equal and "forward" in failed and one.outcome is Outcome.FAIL:
                 verdicts.append(replace(one, outcome=Outcome.SKIP, reason=f"follows from the network: {one.reason}"))
             else:
@@ -272,10 +274,13 @@ def _live_verdicts(document: JsonObject, judged: Mapping[str, str]) -> Iterator[
             yield Verdict(outcome, f"{stage}/{CHECKS[live]}", reason)
 
 
-def _as_rounding(verdict: Verdict, random: str) -> Verdict:
+def _as_rounding(verdict: Verdict, random: str, rough: float) -> Verdict:
     """Return a recorded tensor's verdict where float64 agrees: rounding's differences are none, either.
 
-    ``random`` tells what could not be compared, for each side drew other numbers.
+    Args:
+        verdict: of the recorded tensor.
+        random: what could not be compared, for each side drew other numbers.
+        rough: how far rounding may reach, as a share of the largest value.
     """
     diff = verdict.diff
     if (
@@ -287,7 +292,7 @@ def _as_rounding(verdict: Verdict, random: str) -> Verdict:
         return verdict
     # Gradients, parameters and buffers are measured by the model's largest, which their share tells.
     share = verdict.share if verdict.share is not None and "/" in verdict.subject.partition("/")[2] else None
-    close = diff.max_abs <= ROUGH * diff.expected_max_abs or (share is not None and share * ROUGH <= 1)
+    close = diff.max_abs <= rough * diff.expected_max_abs or (share is not None and share * ROUGH <= 1)
     if not diff.expected_dtype.startswith("float") or not close:
         return replace(verdict, outcome=Outcome.SKIP, reason=random, share=None) if random else verdict
     return replace(verdict, outcome=Outcome.PASS, reason=f"rounding, equal in float64: {verdict.reason}", share=None)

@@ -10,7 +10,7 @@ from tipchain.core.machine import keep_memory
 from tipchain.core.progress import LATE
 from tipchain.errors import Outcome
 from tipchain.explain.locate.distributions import distributed_otherwise
-from tipchain.explain.locate.locate import Located, coarse_outputs
+from tipchain.explain.locate.locate import Located, single_outputs
 from tipchain.explain.locate.matching import CallPair
 from tipchain.explain.locate.other_runs import (
     Called,
@@ -28,11 +28,12 @@ from tipchain.explain.locate.other_runs import (
 )
 from tipchain.explain.locate.runs import ModelInputs, few_of, samples_of
 from tipchain.explain.locate.trace import Store
-from tipchain.explain.locate.verdicts import Closeness, reason_of
+from tipchain.explain.locate.verdicts import SINGLE_LIMIT, Closeness, classify, reason_of
 from tipchain.frameworks.randomness import Draws
 from tipchain.live.buffers import check_buffers
 from tipchain.live.causes import explain_layers, placed
 from tipchain.live.layers import judge, tell_one_sided, untold
+from tipchain.live.report import REACH
 from tipchain.live.request import MODES, RANDOM, LiveRequest
 from tipchain.live.results import LiveResults
 from tipchain.numbers.tolerance import SAME_SINGLE
@@ -119,7 +120,11 @@ def _judge_single(asked: LiveRequest, results: LiveResults, located: Located) ->
         elif told.by_port:
             results.add("forward", why)
         return
-    coarse = [] if located.port.draws.made else coarse_outputs(located, *told.made)
+    if located.port.draws.made:
+        return
+    measured = single_outputs(located, *told.made)
+    results.report.numbers[REACH] = SINGLE_LIMIT * max((one.reference or 0.0 for one in measured), default=0.0)
+    coarse = [one for one in measured if classify([one])[0] is Closeness.LOWER_PRECISION]
     if coarse:
         _locate_again(asked, results, asked.inputs, "in float32", training=asked.training, single=True)
     if coarse and results.agrees:

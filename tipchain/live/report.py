@@ -128,6 +128,8 @@ def _pair(what: str, expected: Array, actual: Array) -> list[Histogram]:
 
 LINES = 20
 """Lines that the text of a report has at most."""
+REACH = "reach of rounding"
+"""Among a report's numbers: how far rounding in float32 may move the outputs, as a share of them."""
 MOST_CAUSES = 3
 """Causes that this text has at most."""
 

@@ -256,10 +256,13 @@ def builders_of(path: Path) -> dict[str, tuple[Function, Function]]:
     case, found = load_case(path), {}
     for piece in PIECES:
         name = "dataset" if piece in DATA_STAGES else piece
-        reference, port = (getattr(case.sides[side], name, None) for side in SIDES)
-        if reference and port:
+        specs = {side: getattr(case.sides[side], name, "") for side in SIDES}
+        if all(specs.values()):
             with suppress(CaseError):
-                found[piece] = resolve(reference, case.root, "torch"), resolve(port, case.root, "paddle")
+                reference, port = (
+                    resolve(spec, case.root, side, compat=case.sides[side].compat) for side, spec in specs.items()
+                )
+                found[piece] = reference, port
     return found
 
 

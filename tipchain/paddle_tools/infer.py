@@ -121,7 +121,7 @@ def open_samples(case: Case, given: Path | None, data: Path) -> Dataset:
     """
     dataset, own = case.sides["paddle"].dataset, sample_spec(case)
     if own is not None:
-        builder = resolve(own, case.root)
+        builder = resolve(own, case.root, compat=case.sides["paddle"].compat)
         with serving(stage="opening the samples"):
             built = builder(*((given or data,) if own.endswith(f":{OWN}") else ()), **case.data.args)
         samples: Dataset = built if own.endswith(f":{OWN}") else Images(find_images(given or data / "val"), built)
@@ -146,7 +146,7 @@ def sample_spec(case: Case) -> str | None:
     dataset = case.sides["paddle"].dataset
     if dataset is None:
         return None
-    resolve(dataset, case.root)
+    resolve(dataset, case.root, compat=case.sides["paddle"].compat)
     module = dataset.partition(":")[0]
     found = next((name for name in (OWN, TRANSFORM) if hasattr(sys.modules[module], name)), None)
     return None if found is None else f"{module}:{found}"

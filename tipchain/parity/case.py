@@ -64,6 +64,7 @@ class Side:
             object with ``update`` and ``compute``.
         loader: called with the data set, the batch size, a seed and the epoch; returns the side's own training loader.
         augmentation: called with the data folder and a seed; returns the random augmentation whose draws are compared.
+        compat: Paddle's builders are torch's source, which finds Paddle where it imports torch (``paddle.enable_compat``).
     """
 
     model: str
@@ -74,6 +75,7 @@ class Side:
     metric: str | None = None
     loader: str | None = None
     augmentation: str | None = None
+    compat: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -477,8 +479,9 @@ def _sides(reader: Reader, stages: Sequence[str]) -> Mapping[str, Side]:
             for key in INFO[stage].builders:
                 if builders[key] is None:
                     raise side.error(key, f"is missing; the {stage} stage needs it", expected="'module:callable'")
+        compat = name == "paddle" and side.flag("compat", default=False)
         side.done()
-        result[name] = Side(**builders)
+        result[name] = Side(**builders, compat=compat)
     sides.done()
     return MappingProxyType(result)
 
@@ -690,7 +693,7 @@ def open_builder(case: Case, side: str, name: str, *, plain: bool = False) -> Fu
     if spec is None:
         raise CaseError("is missing", file=case.path, key=f"sides.{side}.{name}", expected="'module:callable'")
     with serving(side=side):
-        found = resolve(spec, case.root, side)
+        found = resolve(spec, case.root, side, compat=case.sides[side].compat)
     bound = partial(found, **case.loss.args) if name == "loss" and case.loss.args else found
     build = checking(name, side, bound)
     if name != "loss" or plain:

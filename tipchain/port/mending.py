@@ -114,8 +114,8 @@ def _takes_torch(text: str) -> bool:
 
 
 def error_of(report: RunReport) -> str:
-    """Return the reason of a port that raised; empty where it ran."""
-    reasons = (one.reason for one in report.verdicts if one.outcome is Outcome.ERROR)
+    """Return the reason of a port that raised, be it in train mode alone; empty where it ran."""
+    reasons = (one.reason for one in report.verdicts if one.outcome in (Outcome.ERROR, Outcome.FAIL))
     return next((one for one in reasons if RAISED.search(one) and "(Paddle)" in one), "")
 
 

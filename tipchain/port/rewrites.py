@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -38,6 +39,15 @@ OPERATORS: dict[str, type[ast.operator]] = {
     "matmul": ast.MatMult,
 }
 """Functions that code writes as operators."""
+PLACES = (
+    "paddle.compat.nn.functional",
+    "paddle.nn.functional",
+    "paddle.compat",
+    "paddle",
+    "paddle.compat.nn",
+    "paddle.nn",
+)
+"""Modules of Paddle's; those with torch's meaning of a name come first."""
 SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
 """Statements that hold no others."""
 
@@ -152,21 +162,65 @@ def of_error(reason: str) -> Iterator[Rewrite]:
         return
     line, message = int(found["line"]), found["message"]
     told = KEYWORD.search(message) if found["error"] == "TypeError" else None
-    if told is not None and told[2] == "__init__":
+    if told is not None:
         files = dict.fromkeys([found["file"], *CALLER.findall(reason[found.end() :])])
-        yield from _keywords(
-            list(filter(None, (PortFile.of(Path(one)) for one in files))), line, told[1] or "", told[3]
-        )
-    elif told is not None:
-        yield from _keyword(source, line, told[3])
+        sources = list(filter(None, (PortFile.of(Path(one)) for one in files)))
+        yield from _as_torch(sources, told[1] or "")
+        if told[2] == "__init__":
+            yield from _keywords(sources, line, told[1] or "", told[3])
+        else:
+            yield from _keyword(source, line, told[3])
     elif found["error"] == "AttributeError" and (told := ATTRIBUTE.search(message)):
+        if told[1] in ("float", "int"):
+            yield from _tensors(source, line)
         yield from _attributes(source, line, told[1], told[2])
-    elif module := MODULE.search(message):
-        yield from _imported(source, f"{module[1]}.{module[2]}")
+    elif "'NoneType' object is not callable" in message or MODULE.search(message):
+        yield from _lacking(source, line)
+        if module := MODULE.search(message):
+            yield from _imported(source, f"{module[1]}.{module[2]}")
     elif no_tensor := NO_TENSOR.search(message):
         yield from _as_tensor(source, line, no_tensor[1].removeprefix("elementwise_"), int(no_tensor[2]))
+    elif "matmul" in message:
+        yield from _not_turned(source, line)
     elif found["error"] == "NameError" and "'torch'" in message:
         yield from _names(source, line)
+
+
+def _as_torch(sources: list[PortFile], name: str) -> Iterator[Rewrite]:
+    """Yield a file with ``paddle.compat``'s layer, which takes what torch's takes, for one of ``paddle.nn``'s."""
+    row = _row(name)
+    wanted = next((f"paddle.compat.nn.{one}" for one in row.classes[0]), "") if row is not None else ""
+    for source in sources if wanted and _value(wanted) is not None else ():
+        made = (one.func for one in ast.walk(source.tree) if isinstance(one, ast.Call) and _last(one.func) == name)
+        changes: list[tuple[ast.AST, ast.AST | str]] = [(one, wanted) for one in made if ast.unparse(one) != wanted]
+        if changes:
+            yield source.replaced(*changes)
+
+
+def _lacking(source: PortFile, line: int) -> Iterator[Rewrite]:
+    """Yield a statement with another place of a function or class, for one where Paddle does not have it."""
+    statement = source.statement(line)
+    for node in ast.walk(statement) if statement is not None else ():
+        name = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+        if name.startswith("paddle.") and _value(name) is None:
+            places = (f"{one}.{name.rpartition('.')[2]}" for one in PLACES)
+            yield from (source.replaced((node, one)) for one in places if callable(_value(one)))
+
+
+def _value(name: str) -> object:
+    """Return what Paddle has under a name; None where it has nothing."""
+    module, *rest = name.split(".")
+    value: object = import_module(module)
+    for one in rest:
+        value = getattr(value, one, None)
+    return value
+
+
+def _tensors(source: PortFile, line: int) -> Iterator[Rewrite]:
+    """Yield a statement that gives a call a tensor for a number."""
+    for call in source.calls(line):
+        for argument in call.args:
+            yield source.replaced((argument, f"paddle.to_tensor({ast.unparse(argument)})"))
 
 
 def _keywords(sources: list[PortFile], line: int, raised_by: str, keyword: str) -> Iterator[Rewrite]:
@@ -267,6 +321,13 @@ def _as_tensor(source: PortFile, line: int, function: str, position: int) -> Ite
             yield source.replaced((operands[position], f"paddle.to_tensor({ast.unparse(operands[position])})"))
 
 
+def _not_turned(source: PortFile, line: int) -> Iterator[Rewrite]:
+    """Yield a statement without the transpose of a matrix: that of Paddle's Linear is the transpose of torch's already."""
+    for node in ast.walk(source.statement(line) or source.tree):
+        if isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
+            yield source.replaced((node, node.value))
+
+
 def _names(source: PortFile, line: int) -> Iterator[Rewrite]:
     """Yield a statement with Paddle's names for torch's."""
     statement = source.statement(line)
@@ -274,8 +335,12 @@ def _names(source: PortFile, line: int) -> Iterator[Rewrite]:
     for one in ast.walk(statement) if statement is not None else ():
         if isinstance(one, ast.Attribute) and ast.unparse(one).startswith("torch."):
             row = _row(one.attr)
-            name = ast.unparse(one.value).replace("torch", "paddle", 1)
-            changes.append((one, f"{name}.{row.classes[1][0] if row is not None else one.attr}"))
+            module = ast.unparse(one.value).replace("torch", "paddle", 1)
+            as_torch = module.replace("paddle", "paddle.compat", 1)
+            if isinstance(_value(f"{as_torch}.{one.attr}"), type):
+                changes.append((one, f"{as_torch}.{one.attr}"))
+            else:
+                changes.append((one, f"{module}.{row.classes[1][0] if row is not None else one.attr}"))
     if changes:
         yield source.replaced(*_outermost(changes))
 

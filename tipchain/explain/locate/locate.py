@@ -41,7 +41,7 @@ from tipchain.explain.locate.runs import (
     samples_of,
 )
 from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Twins
-from tipchain.explain.locate.verdicts import Closeness, LayerVerdict, Measured, classify, measure
+from tipchain.explain.locate.verdicts import LayerVerdict, Measured, measure
 from tipchain.framework_types import Array, Loss, Model, Options
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.frameworks.randomness import Draw, Draws, partners_of
@@ -668,9 +668,9 @@ def _with_others(partners: Mapping[int, int], ours: Sequence[Draw], theirs: Sequ
     return made
 
 
-def coarse_outputs(located: Located, ours: Sequence[Array], theirs: Sequence[Array]) -> list[Measured]:
-    """Return the outputs in float32, of both, of which the port's have fewer bits than the reference's."""
-    found = [
+def single_outputs(located: Located, ours: Sequence[Array], theirs: Sequence[Array]) -> list[Measured]:
+    """Return the errors of the outputs in float32, of both sides."""
+    return [
         measure(
             f"output {located.port.output_names[link.theirs]}",
             located.reference.outputs[link.ours],
@@ -681,7 +681,6 @@ def coarse_outputs(located: Located, ours: Sequence[Array], theirs: Sequence[Arr
         for link, apart in zip(located.links, located.outputs, strict=False)
         if located.reference.outputs[link.ours].dtype.kind == "f"
     ]
-    return [one for one in found if classify([one])[0] is Closeness.LOWER_PRECISION]
 
 
 def bytes_of(model: Model) -> int:
