@@ -84,9 +84,35 @@ def test_a_torch_file_becomes_a_port_that_is_proved(here, capsys):
     assert 'paddle: {model: "my_paddle.net:build"}' in (here / "net.yaml").read_text()
 
 
+@pytest.mark.frameworks
+def test_a_source_runs_under_paddle_as_a_port_of_itself(here, capsys):
+    """Two files of one package, each of which has torch on one side and Paddle on the other, in one process, too."""
+    text = NET.replace("self.block(x)", "torch.cat([torch.relu(x), self.block(x)], dim=1)[:, 3:]")
+    (here / "my" / "net.py").write_text(text)
+    (here / "my" / "layers.py").write_text(
+        LAYERS.replace("nn.BatchNorm2d, eps=0.001, momentum=0.01", "nn.GroupNorm, 1")
+    )
+    assert main([*PORT, "--compat"]) == ExitCode.PASSED
+    assert "equal to its reference: model" in " ".join(capsys.readouterr().out.split())
+    assert 'paddle: {model: "my.net:build", compat: true}' in (here / "net.yaml").read_text()
+    assert {one.name for one in here.iterdir()} == {"my", "net.yaml", "tipchain-output"}
+
+
+@pytest.mark.frameworks
+def test_what_paddles_compat_layer_lacks_is_told_with_its_line(here, capsys):
+    assert main([*PORT, "--compat"]) == ExitCode.FAILED
+    line = next(number for number, text in enumerate(LAYERS.splitlines(), 1) if "nn.BatchNorm2d" in text)
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"my/layers.py:{line}: AttributeError: module 'paddle.nn' has no attribute 'BatchNorm2d'" in told
+    assert "in: the port (Paddle), building the model" in told
+    assert (here / "my" / "layers.py").read_text() == LAYERS
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
+        (["--compat", "--out", "my_paddle"], "--compat writes no port"),
+        (["--compat", "--fix", "--yes"], "--compat writes no port"),
         (["--out", "deep/my_paddle"], "where imports start"),
         (["--out", "my"], "the reference's own package"),
         (["--torch", "my.absent:build"], "my.absent does not exist"),

@@ -58,6 +58,20 @@ def test_edits_are_kept_until_the_port_is_equal(port):
     assert "-act = paddle.nn.GELU(approximate=False)\n+act = paddle.nn.GELU(approximate=True)" in asked[0]
 
 
+def test_a_port_that_raises_in_train_mode_alone_is_mended(port):
+    port.write_text(f"{PORT}noise.divide_(0.8)\n")
+
+    def align():
+        error = "'float' object has no attribute 'shape'" if "divide_(0.8)" in port.read_text() else ""
+        reason = f"drop: in train mode the port raises: {port}:4: AttributeError: {error}, in the port (Paddle)"
+        outcome = Outcome.FAIL if error else Outcome.PASS
+        return RunReport(verdicts=(Verdict(outcome=outcome, subject="forward/layers", reason=reason if error else ""),))
+
+    mending = Mending(root=port.parent, align=align, ask=lambda _: True)
+    assert int(mending.mend(align()).exit_code) == 0
+    assert "noise.divide_(paddle.to_tensor(0.8))" in port.read_text()
+
+
 def test_an_edit_that_mends_nothing_is_put_back(port):
     first = report_of(port)
     mending = Mending(root=port.parent, align=lambda: first, ask=lambda _: True)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("paddle")  # its names are looked up
+
 from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.port.rewrites import of_cause, of_error
 
@@ -36,6 +38,9 @@ class Net(paddle.nn.Layer):
         x = self.attend(F.relu6(x, dim=1), need_weights=False)
         x = x.mean(1)  # kept
         x = self.power + paddle.pow(2.0, x)
+        x = paddle.compat.pad(x, (0, 1)).divide_(0.8)
+        x = paddle.nn.functional.linear(x, self.qkv.weight.T)
+        x = torch.nn.MultiheadAttention(8, 2)(paddle.nn.MultiHeadAttention(8, 2), x)
         return x / self.linear.out_features
 """
 REFERENCE = PORT.replace("        x = x.mean(1)  # kept\n", "        x = x.flatten(1)\n").replace("F.softmax", "F.gelu")
@@ -117,6 +122,31 @@ def changed(edits):
         ),
         ("F.layer_norm", "AttributeError: module 'xml' has no attribute 'dom'", ["import xml.dom"]),
         ("torch.nn", "NameError: name 'torch' is not defined", ["self.drop = paddle.nn.Dropout(**settings)"]),
+        (
+            "torch.nn.Multi",
+            "NameError: name 'torch' is not defined",
+            ["x = paddle.compat.nn.MultiheadAttention(8, 2)(paddle.nn.MultiHeadAttention(8, 2), x)"],
+        ),
+        (
+            "attend",
+            "TypeError: MultiHeadAttention.forward() got an unexpected keyword argument 'need_weights'",
+            ["x = torch.nn.MultiheadAttention(8, 2)(paddle.compat.nn.MultiheadAttention(8, 2), x)"],
+        ),
+        (
+            "compat.pad",
+            "TypeError: 'NoneType' object is not callable",
+            ["x = paddle.compat.nn.functional.pad(x, (0, 1)).divide_(0.8)"],
+        ),
+        (
+            "compat.pad",
+            "AttributeError: 'float' object has no attribute 'shape'",
+            ["x = paddle.compat.pad(x, (0, 1)).divide_(paddle.to_tensor(0.8))"],
+        ),
+        (
+            "qkv",
+            "ValueError: (InvalidArgument) In operator matmul, the [2] dimension of Input(X) must be equal to the [0] of Y",
+            ["x = paddle.nn.functional.linear(x, self.qkv.weight)"],
+        ),
     ],
 )
 def test_a_port_that_raises_gets_the_names_of_paddle(port, word, error, wanted):
