@@ -166,10 +166,9 @@ def of_error(reason: str) -> Iterator[Rewrite]:
         files = dict.fromkeys([found["file"], *CALLER.findall(reason[found.end() :])])
         sources = list(filter(None, (PortFile.of(Path(one)) for one in files)))
         yield from _as_torch(sources, told[1] or "")
-        if told[2] == "__init__":
-            yield from _keywords(sources, line, told[1] or "", told[3])
-        else:
-            yield from _keyword(source, line, told[3])
+        made = told[2] == "__init__"
+        raised_by = (told[1] or "") if made else told[2]
+        yield from _keywords(sources if made else [source], line, raised_by, told[3], made=made)
     elif found["error"] == "AttributeError" and (told := ATTRIBUTE.search(message)):
         if told[1] in ("float", "int"):
             yield from _tensors(source, line)
@@ -223,48 +222,34 @@ def _tensors(source: PortFile, line: int) -> Iterator[Rewrite]:
             yield source.replaced((argument, f"paddle.to_tensor({ast.unparse(argument)})"))
 
 
-def _keywords(sources: list[PortFile], line: int, raised_by: str, keyword: str) -> Iterator[Rewrite]:
+def _keywords(sources: list[PortFile], line: int, raised_by: str, keyword: str, *, made: bool) -> Iterator[Rewrite]:
     """Yield calls with Paddle's name of an argument, its value as Paddle means it; without it where Paddle has none.
 
-    They are the calls on the line of the first file that raised, which may call the class by another name, and those that
-    name a class of the table.
+    They are the calls on the line of the first file that raised, which may call the class by another name, those of the
+    class or function that raised, and where a layer is ``made`` those that name a class of the table.
     """
     raising = sources[0].calls(line) if sources else []
     for source in sources:
         changes: list[tuple[ast.AST, ast.AST | str]] = []
         for call in (one for one in ast.walk(source.tree) if isinstance(one, ast.Call)):
             given = next((one for one in call.keywords if one.arg == keyword), None)
-            row = _row_of(_made(call), source)
+            row = _row_of(_made(call), source) if made else None
             if given is None or (row is None and _made(call) != raised_by and call not in raising):
                 continue
             trait = _trait(row or _row(raised_by), keyword)
-            if trait is not None and not trait.paddle:
+            name = trait.paddle if trait is not None else NAMES.get(keyword, "") if row is None else ""
+            if trait is not None and not name:
                 continue
-            kept = [one for one in call.keywords if one is not given or trait is not None]
-            if trait is not None:
-                given.arg, given.value = trait.paddle, _written(trait, given.value)
+            kept = [one for one in call.keywords if one is not given or name]
+            given.arg, given.value = name or keyword, _written(trait, given.value) if trait else given.value
             changes.append((call, ast.Call(func=call.func, args=call.args, keywords=kept)))
-        for display in (one for one in ast.walk(source.tree) if isinstance(one, ast.Dict)):
+        for display in (one for one in ast.walk(source.tree) if made and isinstance(one, ast.Dict)):
             items = list(zip(display.keys, display.values, strict=True))
             rest = [one for one in items if not (isinstance(one[0], ast.Constant) and one[0].value == keyword)]
             if len(rest) < len(items):
                 changes.append((display, ast.Dict(keys=[key for key, _ in rest], values=[each for _, each in rest])))
         if changes:
             yield source.replaced(*_outermost(changes))
-
-
-def _keyword(source: PortFile, line: int, keyword: str) -> Iterator[Rewrite]:
-    """Yield a statement whose calls of functions and layers have Paddle's name of an argument, or lack the argument."""
-    for call in source.calls(line):
-        given = next((one for one in call.keywords if one.arg == keyword), None)
-        if given is None:
-            continue
-        name = NAMES.get(keyword)
-        if name is None:
-            call.keywords.remove(given)
-        else:
-            given.arg = name
-        yield source.replaced((call, call))
 
 
 def _outermost(changes: list[tuple[ast.AST, ast.AST | str]]) -> list[tuple[ast.AST, ast.AST | str]]:
