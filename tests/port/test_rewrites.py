@@ -121,11 +121,13 @@ def changed(edits):
             ["x = paddle.to_tensor(self.power) + paddle.pow(2.0, x)"],
         ),
         ("F.layer_norm", "AttributeError: module 'xml' has no attribute 'dom'", ["import xml.dom"]),
-        ("torch.nn", "NameError: name 'torch' is not defined", ["self.drop = paddle.nn.Dropout(**settings)"]),
         (
-            "torch.nn.Multi",
+            "torch.nn",
             "NameError: name 'torch' is not defined",
-            ["x = paddle.compat.nn.MultiheadAttention(8, 2)(paddle.nn.MultiHeadAttention(8, 2), x)"],
+            [
+                "self.drop = paddle.nn.Dropout(**settings)",
+                "x = paddle.compat.nn.MultiheadAttention(8, 2)(paddle.nn.MultiHeadAttention(8, 2), x)",
+            ],
         ),
         (
             "attend",

@@ -37,6 +37,8 @@ FILES = {
     """,
     "my/layers/extra.py": "def scaled(x):\n    return x * 2\n",
     "my/helpers.py": "def log(x):\n    return x\n\ndef other():\n    return missing\n",
+    "my/acts.py": "import torch\nfrom torch import nn\n\nclass Act(nn.ReLU):\n    fast: torch.jit.Final[bool] = True\n",
+    "my/more.py": "from .acts import *\n\nKNOWN = 'silu' in dir(torch.nn)\n\ndef make():\n    return KNOWN, Act()\n",
     "my/train.py": "import nowhere\n\ndef fit():\n    return nowhere\n",
     "my/net.py": '''
         """A net."""
@@ -44,12 +46,13 @@ FILES = {
         import argparse
         from . import helpers as tools
         from .layers import Conv, load, scaled
+        from .more import make
 
         @torch.jit.unused
         def build():
             from .layers import Conv as Inner
             load("a")
-            return tools.log(scaled(Conv(3, 3, 1))), Inner
+            return tools.log(scaled(Conv(3, 3, 1))), Inner, make
 
         def main():
             argparse.ArgumentParser()
@@ -76,6 +79,8 @@ def test_only_what_the_builder_reaches_is_written(written):
         "layers/conv.py",
         "layers/extra.py",
         "helpers.py",
+        "acts.py",
+        "more.py",
     }
     assert {"__init__.py", "layers/__init__.py"} <= written.keys()  # packages, so that imports find what is in them
     for gone in ("argparse", "main", "other", "unused", "OTHER"):
@@ -91,6 +96,12 @@ def test_names_come_from_where_they_are_defined(written):
     assert "from torch.hub import load" in lines  # a name of torch's that a module only hands on
 
 
+def test_names_of_a_star_are_imported_one_by_one(written):
+    assert "from port.acts import Act\n" in written["more.py"]
+    assert "import torch\n" in written["more.py"]
+    assert "*" not in written["more.py"]
+
+
 def test_a_statement_that_changes_what_is_needed_is_kept(written):
     assert "NAMES['conv'] = WIDTH" in written["layers/conv.py"]
 
@@ -98,6 +109,7 @@ def test_a_statement_that_changes_what_is_needed_is_kept(written):
 def test_what_only_the_compilers_of_torch_need_is_left_out(written):
     assert "torch.jit" not in "".join(written.values())
     assert "if False:" in written["layers/conv.py"]
+    assert "    fast: bool = True" in written["acts.py"]
     assert "except" not in written["layers/conv.py"]  # paconvert would leave the attempt without a body
     assert "from torch.hub import fetch" in written["layers/conv.py"]
     for text in written.values():

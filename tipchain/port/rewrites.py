@@ -182,7 +182,7 @@ def of_error(reason: str) -> Iterator[Rewrite]:
     elif "matmul" in message:
         yield from _not_turned(source, line)
     elif found["error"] == "NameError" and "'torch'" in message:
-        yield from _names(source, line)
+        yield from _names(source)
 
 
 def _as_torch(sources: list[PortFile], name: str) -> Iterator[Rewrite]:
@@ -287,11 +287,15 @@ def _imported(source: PortFile, name: str) -> Iterator[Rewrite]:
     """Yield a file that imports a module of which it reads names, where there is such a module."""
     with suppress(ImportError):
         if find_spec(name) is not None:
-            first = next(one for one in source.tree.body if isinstance(one, ast.Import | ast.ImportFrom))
-            if isinstance(first, ast.ImportFrom) and first.module == "__future__":
-                yield source.replaced((first, f"{ast.unparse(first)}\nimport {name}"))
-            else:
-                yield source.replaced((first, f"import {name}\n{ast.unparse(first)}"))
+            yield source.replaced(_importing(source, name))
+
+
+def _importing(source: PortFile, name: str) -> tuple[ast.AST, str]:
+    """Return the first import of a file, and what imports a module besides."""
+    first = next(one for one in source.tree.body if isinstance(one, ast.Import | ast.ImportFrom))
+    lines = [f"import {name}", ast.unparse(first)]
+    future = isinstance(first, ast.ImportFrom) and first.module == "__future__"
+    return first, "\n".join(reversed(lines) if future else lines)
 
 
 def _as_tensor(source: PortFile, line: int, function: str, position: int) -> Iterator[Rewrite]:
@@ -313,21 +317,22 @@ def _not_turned(source: PortFile, line: int) -> Iterator[Rewrite]:
             yield source.replaced((node, node.value))
 
 
-def _names(source: PortFile, line: int) -> Iterator[Rewrite]:
-    """Yield a statement with Paddle's names for torch's."""
-    statement = source.statement(line)
+def _names(source: PortFile) -> Iterator[Rewrite]:
+    """Yield a file with Paddle's names for torch's, wherever Paddle has them; ``paddle.compat``'s classes come first."""
     changes: list[tuple[ast.AST, ast.AST | str]] = []
-    for one in ast.walk(statement) if statement is not None else ():
-        if isinstance(one, ast.Attribute) and ast.unparse(one).startswith("torch."):
-            row = _row(one.attr)
-            module = ast.unparse(one.value).replace("torch", "paddle", 1)
-            as_torch = module.replace("paddle", "paddle.compat", 1)
-            if isinstance(_value(f"{as_torch}.{one.attr}"), type):
-                changes.append((one, f"{as_torch}.{one.attr}"))
-            else:
-                changes.append((one, f"{module}.{row.classes[1][0] if row is not None else one.attr}"))
+    for node in ast.walk(source.tree):
+        name = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+        if name.startswith("torch."):
+            module, _, last = name.partition(".")[2].rpartition(".")
+            row = _row(last)
+            as_torch = ".".join(filter(None, ("paddle.compat", module, last)))
+            plain = ".".join(filter(None, ("paddle", module, row.classes[1][0] if row is not None else last)))
+            wanted = as_torch if isinstance(_value(as_torch), type) else plain
+            if _value(wanted) is not None:
+                changes.append((node, wanted))
     if changes:
-        yield source.replaced(*_outermost(changes))
+        known = any(isinstance(one, ast.Import) and one.names[0].name == "paddle" for one in source.tree.body)
+        yield source.replaced(*_outermost(changes), *([] if known else [_importing(source, "paddle")]))
 
 
 # A port that differs: what the cause says to write.

@@ -286,6 +286,8 @@ class Sources:
                 for number, statement in enumerate(module.tree.body)
                 if number in module.needed or _is_future(statement) or (number == 0 and _is_text(statement))
             ]
+            first = next((at for at, one in enumerate(body) if one and not (_is_text(one) or _is_future(one))), 0)
+            body[first:first] = [_Imports(self, module, package).visit(one) for one in self._of_stars(module)]
             path = self.path(module)
             tree = ast.Module(body=[one for one in body if one is not None], type_ignores=[])
             found[str(path)] = ast.unparse(ast.fix_missing_locations(tree)) + "\n"
@@ -304,6 +306,16 @@ class Sources:
         module = self.modules[name]
         parts = [package, *self.path(module).with_suffix("").parts]
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    def _of_stars(self, module: Module) -> Iterator[ast.stmt]:
+        """Yield imports by name of what a module reads, and imports with all of another's."""
+        needed = (module.tree.body[number] for number in module.needed)
+        read = {one.id for statement in needed for one in ast.walk(statement) if isinstance(one, ast.Name)}
+        for base in self._starred(module):
+            defined = {name: self.definer(base, name) for name in sorted(read - set(module.bound))}
+            names = [ast.alias(name=name) for name, (where, inner) in defined.items() if inner in where.bound]
+            if names:
+                yield ast.ImportFrom(module=base.name, names=names, level=0)
 
     @staticmethod
     def _kept(module: Module, statement: ast.stmt) -> ast.stmt:
@@ -339,6 +351,13 @@ class _Imports(ast.NodeTransformer):
             one for one in node.decorator_list if not ast.unparse(one).startswith(("torch.jit.", "torch.compile"))
         ]
         self.generic_visit(node)
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        """Leave out of an annotation what only torch's compilers need: ``torch.jit.Final[bool]``."""
+        self.generic_visit(node)
+        if isinstance(node.annotation, ast.Subscript) and ast.unparse(node.annotation.value) == "torch.jit.Final":
+            node.annotation = node.annotation.slice
         return node
 
     def visit_Import(self, node: ast.Import) -> ast.stmt | list[ast.stmt]:
