@@ -38,7 +38,7 @@ FILES = {
     "my/layers/extra.py": "def scaled(x):\n    return x * 2\n",
     "my/helpers.py": "def log(x):\n    return x\n\ndef other():\n    return missing\n",
     "my/acts.py": "import torch\nfrom torch import nn\n\nclass Act(nn.ReLU):\n    fast: torch.jit.Final[bool] = True\n",
-    "my/more.py": "from .acts import *\n\nKNOWN = 'silu' in dir(torch.nn)\n\ndef make():\n    return KNOWN, Act()\n",
+    "my/more.py": "from .acts import *\n\nKNOWN = 'silu' in dir(torch.nn)\n\ndef make(given=None):\n    return KNOWN, Act(**{**{}, **(given or {})})\n",
     "my/train.py": "import nowhere\n\ndef fit():\n    return nowhere\n",
     "my/net.py": '''
         """A net."""
@@ -99,7 +99,8 @@ def test_names_come_from_where_they_are_defined(written):
 def test_names_of_a_star_are_imported_one_by_one(written):
     assert "from port.acts import Act\n" in written["more.py"]
     assert "import torch\n" in written["more.py"]
-    assert "*" not in written["more.py"]
+    assert "import *" not in written["more.py"]
+    assert "{**{}, **dict(given or {})}" in written["more.py"]  # paconvert would lose the parentheses
 
 
 def test_a_statement_that_changes_what_is_needed_is_kept(written):

@@ -345,6 +345,17 @@ class _Imports(ast.NodeTransformer):
         called = ast.unparse(node.func)
         return ast.Constant(COMPILERS[called]) if called in COMPILERS else node
 
+    def visit_Dict(self, node: ast.Dict) -> ast.expr:
+        """Write ``{**dict(a or b)}`` for ``{**(a or b)}``, whose parentheses paconvert loses."""
+        self.generic_visit(node)
+        node.values = [
+            ast.Call(func=ast.Name("dict"), args=[value], keywords=[])
+            if key is None and isinstance(value, ast.BoolOp | ast.IfExp | ast.BinOp)
+            else value
+            for key, value in zip(node.keys, node.values, strict=True)
+        ]
+        return node
+
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
         """Leave out decorators that only torch's compilers need."""
         node.decorator_list = [
