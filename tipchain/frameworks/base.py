@@ -69,9 +69,9 @@ class _OwnImports:
 
     @contextmanager
     def paddle_as_torch(self, package: str) -> Iterator[None]:
-        """Let the modules of a package that are imported meanwhile find Paddle where they import torch.
+        """Let the modules that are imported meanwhile, of a package and of those it uses, find Paddle where they import torch.
 
-        They are the port's, whatever the reference has imported of the package.
+        They are the port's, whatever the reference has imported of them.
 
         Raises:
             UsageError: this Paddle has no such layer.
@@ -82,13 +82,16 @@ class _OwnImports:
             raise UsageError(
                 f"compat: Paddle {paddle.__version__} has no paddle.enable_compat()\n  expected: Paddle 3.3 or later"
             )
-        own = self.proxied.setdefault(package, set())
+        packages = {package, *_users_of_torch()}
+        self.proxied.update({one: set() for one in packages - self.proxied.keys()})
         self.enter("paddle")
         try:
-            with paddle.use_compat_guard(scope={package}, silent=True):
+            with paddle.use_compat_guard(scope=packages, silent=True):
                 yield
         finally:
-            own.update(one for name, one in sys.modules.items() if name.split(".")[0] == package)
+            for one in packages | _users_of_torch():
+                own = self.proxied.setdefault(one, set())
+                own.update(module for name, module in sys.modules.items() if _top(name) == one)
 
     def load(self, side: str, name: str, load: Callable[[], ModuleType]) -> ModuleType:
         """Import a module among the side's own modules; once more, if it met the other's.
@@ -129,11 +132,11 @@ class _OwnImports:
         folders = {f"{Path(one).absolute()}/": one for one in sys.path}
         misled = set()
         for name, module in list(sys.modules.items()):
-            file, package = _file(module), name.partition(".")[0]
+            file, package = _file(module), _top(name)
             if package in self.proxied:
                 if (module in self.proxied[package]) != (side == "paddle"):
                     misled.add(name)
-            elif "@" not in name and is_users(file):
+            elif package and is_users(file):
                 folder = folders.get(max((one for one in folders if file.startswith(one)), key=len, default=""))
                 namesake = folder not in own and any(_has(one, package) for one in own)
                 if folder in theirs or namesake:
@@ -151,6 +154,23 @@ def _file(module: ModuleType | None) -> str:
     """Return a module's file, or a file in the folder of a package without one; a module with neither is no user's."""
     known = getattr(module, "__dict__", {})  # of what is no module, as torch.classes is, any name may raise
     return known.get("__file__") or next((f"{one}/" for one in known.get("__path__", ())), "<")
+
+
+def _top(name: str) -> str:
+    """Return the package of a module by its name; empty of one that was put apart."""
+    return "" if "@" in name else name.partition(".")[0]
+
+
+def _users_of_torch() -> set[str]:
+    """Return the imported packages of which a module holds one of torch's, or what stands in for it."""
+    holding = {
+        _top(name)
+        for name, module in list(sys.modules.items())
+        for one in list(getattr(module, "__dict__", {}).values())
+        if str(one.__name__ if isinstance(one, ModuleType) else getattr(one, "__module__", "")).startswith("torch.")
+        or (isinstance(one, ModuleType) and one.__name__ == "torch")
+    }
+    return holding - {"", "torch", "paddle", "tipchain"}
 
 
 def _has(folder: str, name: str) -> bool:
