@@ -111,10 +111,9 @@ def render(findings: Sequence[DoctorLine]) -> str:
     for finding in findings:
         word, subject = padded(say(WORDS[finding.outcome]), 8), padded(say(finding.subject), width)
         head, detail = f"{word} {subject}  ", say(finding.detail)
-        lines += [head + detail] if "/" in detail else in_rows(detail, terminal_width(), head, " " * columns(head))
+        lines += [head + detail] if "/" in detail else in_rows(detail, terminal_width(), head)
         if finding.remedy:
-            indent = " " * columns(head)
-            lines += in_rows(say(finding.remedy), terminal_width(), f"{indent}-> ", f"{indent}   ")
+            lines += in_rows(say(finding.remedy), terminal_width(), f"{' ' * columns(head)}-> ")
     return "\n".join([*lines, *map(say, _end(findings))])
 
 

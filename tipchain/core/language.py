@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
@@ -285,6 +284,13 @@ def padded(text: str, width: int) -> str:
     return text + " " * (width - columns(text))
 
 
+def table(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return rows with their cells in columns."""
+    rows = list(rows)
+    widths = [max(map(columns, cells)) for cells in zip(*rows, strict=True)]
+    return ["  ".join(map(padded, cells, widths)).rstrip() for cells in rows]
+
+
 def aligned(text: str, width: int) -> str:
     """Return a text behind blanks that fill it up to so many columns."""
     return " " * (width - columns(text)) + text
@@ -312,8 +318,14 @@ UNITS = r"\d (?:%|ms|s|[KMGT]i?B|times)(?!\w)"
 WORDS = rf"\s+|（*(?:(?:(?!{UNITS})[^\s\u2e80-\uffef]|{UNITS})+|[\u2e80-\uffef])[，。；：、）]*"
 
 
-def in_rows(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
-    """Return a text in indented lines, whole.
+def below(head: str, rows: Iterable[str]) -> list[str]:
+    """Return lines behind a head, further ones below the first."""
+    indent = " " * columns(clean(head))
+    return [f"{indent if number else head}{row}".rstrip() for number, row in enumerate(rows)]
+
+
+def in_rows(text: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
+    """Return a text in lines behind ``first``, whole; further ones stand behind ``rest``, else below the first.
 
     A line ends at a blank or beside a Chinese character, but never before a mark that ends something. Paths and code are not
     broken, and a number stays with its unit.
@@ -321,8 +333,9 @@ def in_rows(text: str, width: int, first: str = "", rest: str = "") -> list[str]
     if text.isascii() and text.isprintable() and len(first) + len(text) <= width:
         return [first + text.rstrip()]
     rows, row, indent = [], "", first
+    rest = " " * columns(clean(first)) if rest is None else rest
     for word in re.findall(WORDS, re.sub(r"\s", " ", text.expandtabs())):
-        if row.strip() and columns(indent + row + word.rstrip()) > width:
+        if row.strip() and columns(clean(indent) + row + word.rstrip()) > width:
             rows.append(f"{indent}{row}".rstrip())
             row, indent = "", rest
         if row or word.strip() or not rows:
@@ -364,11 +377,6 @@ def use_color(stream: TextIO) -> bool:
 
 def terminal_width() -> int:
     """Return the terminal's width, at least 60; 80 where there is none. ``COLUMNS`` comes first."""
-    # As shutil.get_terminal_size, whose module loads every kind of archive.
-    width = os.environ.get("COLUMNS", "")
-    if width.isdecimal() and int(width):
-        return max(int(width), 60)
-    try:
-        return max(os.get_terminal_size(sys.__stdout__.fileno()).columns or 80, 60)  # type: ignore[union-attr]
-    except (AttributeError, ValueError, OSError):  # there is none
-        return 80
+    import shutil
+
+    return max(shutil.get_terminal_size().columns, 60)

@@ -43,7 +43,7 @@ def list_text(entries: Sequence[Entry]) -> str:
         shares = f" in {len(one.shares)} shares" if one.shares else ""
         rest = f"{tally(one.counts or {}) or 'no item'}{shares}{left}: {one.title}"
         head = f"{one.name:<{width}}  {one.commit[:9]:<9}  "
-        lines += language.in_rows(say(clean(rest)), WIDTH, head, " " * len(head))
+        lines += language.in_rows(say(clean(rest)), WIDTH, head)
     return "\n".join(lines)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from tipchain.chain.plan import Command, Result
-from tipchain.core.language import aligned, clean, cut, in_rows, many, say, use_color
+from tipchain.core.language import aligned, below, clean, cut, in_rows, many, say, use_color
 from tipchain.core.progress import Screen, elapsed, with_output
 from tipchain.core.quantities import duration
 from tipchain.errors import BAD
@@ -40,11 +40,9 @@ def plan_lines(plan: NightPlan, seconds: Mapping[str, float], width: int = 80) -
             lately = duration(seconds[item.id]) if item.id in seconds else ""
             memory = f"{needs.memory_mb / 1024:.4g}GiB" if needs.memory_mb else ""
             head = f"{duration(item.timeout_s):>8} {lately:>8} {needs.cpus:>4} {needs.gpus or '':>4} {memory:>8}  "
-        first, *rest = broken(clean(item.id), max(width - len(head), 20))
-        yield head + first
-        yield from (" " * len(head) + row for row in rest)
+        yield from below(head, broken(clean(item.id), max(width - len(head), 20)))
         if item.reason:
-            yield from in_rows(say(clean(item.reason)), width, " " * 10, " " * 10)
+            yield from in_rows(say(clean(item.reason)), width, " " * 10)
     yield ""
     # What a plan comes to, in one line.
     kinds = Counter[str](item.kind for item in plan.items)

@@ -86,11 +86,10 @@ class LiveView:
         self._pending.discard(result.command.id)
         reason = say(f": {clean(result.reason)}") if result.reason else ""
         reason += say(" (earlier)") if result.reused else ""
-        head = f"{mark(result.outcome, self.color)}  {result.seconds:7.1f}"
+        head = f"{mark(result.outcome, self.color)}  {result.seconds:7.1f}  "
         self._redraw()
         text = f"{clean(result.command.id)}{reason}"
-        rows = in_rows(text, terminal_width() - 18) if self.screen.live else [text]
-        self.screen.print(f"\n{'':18}".join([f"{head}  {rows[0]}", *rows[1:]]))
+        self.screen.print("\n".join(in_rows(text, terminal_width(), head)) if self.screen.live else f"{head}{text}")
 
     def tick(self) -> None:
         """Redraw the lines of running commands when it is time."""
