@@ -102,13 +102,6 @@ class LiveView:
             with_output(f"{row.head} {elapsed(now - row.begin):>5}  {row.name}", row.line)
             for row in self._rows.values()
         ]
-        left = self._left() if lines else None
+        running = {name: now - row.begin for name, row in self._rows.items() if name not in self._pending}
+        left = self._estimate.left(self._pending, running, self._slots) if lines else None
         self.screen.draw(lines if left is None or left < 1 else [say(f"about {elapsed(left)} left"), *lines])
-
-    def _left(self) -> float | None:
-        """Return the seconds that are left if the latest run tells them of every command."""
-        running = [(name, self.clock() - row.begin) for name, row in self._rows.items() if name not in self._pending]
-        if not all(name in self._estimate.usual for name in (*self._pending, *(name for name, _ in running))):
-            return None
-        pending = sum(self._estimate.usual[name] for name in self._pending)
-        return self._estimate.left(pending, running, self._slots)
