@@ -110,7 +110,8 @@ def template(message: str) -> str:
 
 
 def columns(text: str) -> int:
-    """Return a text's width in columns: Chinese characters take two, accents none."""
+    """Return a text's width in columns: Chinese characters take two, accents and colors none."""
+    text = clean(text) if "\x1b" in text else text
     if text.isascii():
         return len(text)
     return sum(0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1 for one in text)
@@ -315,12 +316,13 @@ def cut(text: str, width: int) -> str:
 
 UNITS = r"\d (?:%|ms|s|[KMGT]i?B|times)(?!\w)"
 """A number's end and its unit, which stay on one line."""
-WORDS = rf"\s+|（*(?:(?:(?!{UNITS})[^\s\u2e80-\uffef]|{UNITS})+|[\u2e80-\uffef])[，。；：、）]*"
+COLOR = r"\x1b\[\d*m"
+WORDS = rf"\s+|(?:（|{COLOR})*(?:(?:(?!{UNITS})[^\s\u2e80-\uffef]|{UNITS})+|[\u2e80-\uffef])(?:[，。；：、）]|{COLOR})*"
 
 
 def below(head: str, rows: Iterable[str]) -> list[str]:
     """Return lines behind a head, further ones below the first."""
-    indent = " " * columns(clean(head))
+    indent = " " * columns(head)
     return [f"{indent if number else head}{row}".rstrip() for number, row in enumerate(rows)]
 
 
@@ -333,9 +335,9 @@ def in_rows(text: str, width: int, first: str = "", rest: str | None = None) -> 
     if text.isascii() and text.isprintable() and len(first) + len(text) <= width:
         return [first + text.rstrip()]
     rows, row, indent = [], "", first
-    rest = " " * columns(clean(first)) if rest is None else rest
+    rest = " " * columns(first) if rest is None else rest
     for word in re.findall(WORDS, re.sub(r"\s", " ", text.expandtabs())):
-        if row.strip() and columns(clean(indent) + row + word.rstrip()) > width:
+        if row.strip() and columns(indent + row + word.rstrip()) > width:
             rows.append(f"{indent}{row}".rstrip())
             row, indent = "", rest
         if row or word.strip() or not rows:
@@ -365,6 +367,11 @@ COLOR_VARIABLE = "TIPCHAIN_COLOR"
 def coloring(when: str) -> AbstractContextManager[None]:
     """Color text ``always``, ``never`` or, as the environment says, ``auto``; child processes too."""
     return _variable_set(COLOR_VARIABLE, None if when == "auto" else when)
+
+
+def paint(text: str, number: str, color: bool) -> str:
+    """Return a text in the color that ANSI gives a number."""
+    return f"\x1b[{number}m{text}\x1b[0m" if color else text
 
 
 def use_color(stream: TextIO) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.chain.plan import Result
-from tipchain.core.language import aligned, below, clean, columns, in_rows, many, padded, say
+from tipchain.core.language import aligned, below, clean, columns, in_rows, many, padded, paint, say
 from tipchain.errors import BAD, NO_VERDICT, NOT_THE_SAME, ExitCode, Outcome, worst
 from tipchain.explain.findings import PIECES, Diagnosis
 from tipchain.modes import LOCATABLE, PREFLIGHT, SOLO, STAGES, Mode
@@ -63,7 +63,7 @@ def render_report(report: RunReport, *, color: bool = False, width: int = 80) ->
 
 def mark(outcome: Outcome, color: bool) -> str:
     """Return an outcome as a cell of a table."""
-    return paint(f"{outcome.value:<{OUTCOME}}", outcome, color)
+    return paint(f"{outcome.value:<{OUTCOME}}", COLORS[outcome], color)
 
 
 def counts_text(counts: Mapping[Outcome, int]) -> str:
@@ -71,11 +71,6 @@ def counts_text(counts: Mapping[Outcome, int]) -> str:
     errors = "error" if counts.get(Outcome.ERROR) == 1 else "errors"
     words = {Outcome.PASS: "passed", Outcome.FAIL: "failed", Outcome.ERROR: errors, Outcome.SKIP: "skipped"}
     return ", ".join(f"{counts[one]} {word}" for one, word in words.items() if counts.get(one))
-
-
-def paint(text: str, outcome: Outcome, color: bool) -> str:
-    """Return a text in the color of an outcome."""
-    return f"\x1b[{COLORS[outcome]}m{text}\x1b[0m" if color else text
 
 
 def _result_rows(result: Result, color: bool, width: int) -> list[str]:
@@ -194,7 +189,7 @@ def render_ending(report: RunReport, *, color: bool = False, width: int = WIDTH)
     foot = [say(f"{told} in {report.seconds:.1f} s, exit code {int(report.exit_code)}"), *_foot(report, width)]
     details = [*_causes(report, width), *_failed_command(report, width)]
     table = _table(_rows(report), color, width)
-    blocks = [[paint(head[0], outcome, color), *head[1:], *details], table, [*_notes(report, width), *foot]]
+    blocks = [[paint(head[0], COLORS[outcome], color), *head[1:], *details], table, [*_notes(report, width), *foot]]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
@@ -540,22 +535,19 @@ def command_of(report: RunReport) -> str:
 
 def next_command(report: RunReport) -> str:
     """Return the command to go on with; empty where there is none to tell."""
-    mode = "" if report.mode in ("", Mode.LITE_TRAIN_LITE_INFER.value) else f" --mode {report.mode}"
-    title = shlex.quote(clean(report.title))
+    again = command_of(report)
     bad = [name for name, ones in by_stage(report.verdicts).items() if any(one.outcome in BAD for one in ones)]
     if report.results:
         if report.chain == NIGHT_KIND:
-            return command_of(report).replace(" run ", " resume ", 1) if report.interrupted else ""
+            return again.replace(" run ", " resume ", 1) if report.interrupted else ""
         failed = any(one.outcome in BAD for one in report.results) or report.interrupted
-        return f"{command_of(report)} --resume" if failed else ""
-    if not report.title.endswith((".yaml", ".yml")):
-        return ""  # dumps alone, of which no case is known
+        return f"{again} --resume" if failed else ""
+    if not again or not (bad or report.interrupted):
+        return ""  # it passed, or dumps alone were compared, of which no case is known
     if LOCATABLE & set(bad) and report.undiagnosed and not report.diagnoses:
-        return f"tipchain locate {title}{mode}"
-    if bad:
-        only = next((name for name in bad if name in STAGES), "")
-        return f"tipchain align {title}{mode}" + (f" --only {only}" if only else "")
-    return f"tipchain align {title}{mode}" if report.interrupted else ""
+        return again.replace(" align ", " locate ", 1)
+    only = next((name for name in bad if name in STAGES), "")
+    return f"{again} --only {only}" if only else again
 
 
 def _notes(report: RunReport, width: int) -> list[str]:
