@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -384,6 +385,11 @@ def use_color(stream: TextIO) -> bool:
 
 def terminal_width() -> int:
     """Return the terminal's width, at least 60; 80 where there is none. ``COLUMNS`` comes first."""
-    import shutil
-
-    return max(shutil.get_terminal_size().columns, 60)
+    # As shutil.get_terminal_size, whose module loads every kind of archive.
+    width = os.environ.get("COLUMNS", "")
+    if width.isdecimal() and int(width):
+        return max(int(width), 60)
+    try:
+        return max(os.get_terminal_size(sys.__stdout__.fileno()).columns or 80, 60)  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):  # there is none
+        return 80
