@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tipchain.commands.options import STDOUT, add_json, add_tolerance, chosen_tolerance, write_document
 from tipchain.core.files import check_writable, writing
-from tipchain.core.language import columns, escaped, in_rows, language, padded, say
+from tipchain.core.language import WIDTH, columns, escaped, in_rows, language, padded, say
 from tipchain.errors import Outcome, UsageError, exit_code, tally
 from tipchain.framework_types import Array
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tipchain.numbers.tolerance import Tolerance
     from tipchain.numbers.verdicts import Verdict
 
-WIDTH = 80
 SHARE = 1 << 26
 """Bytes of a side from which on a core of its own compares them: that takes ten times the work of its process."""
 

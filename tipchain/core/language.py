@@ -281,6 +281,10 @@ def many(count: int, one: str, several: str | None = None) -> str:
 # Layout in columns.
 
 
+WIDTH = 80
+"""Columns of a text where no terminal has others."""
+
+
 def padded(text: str, width: int) -> str:
     """Return a text with blanks to at least so many columns."""
     return text + " " * (width - columns(text))
@@ -390,6 +394,6 @@ def terminal_width() -> int:
     if width.isdecimal() and int(width):
         return max(int(width), 60)
     try:
-        return max(os.get_terminal_size(sys.__stdout__.fileno()).columns or 80, 60)  # type: ignore[union-attr]
+        return max(os.get_terminal_size(sys.__stdout__.fileno()).columns or WIDTH, 60)  # type: ignore[union-attr]
     except (AttributeError, ValueError, OSError):  # there is none
-        return 80
+        return WIDTH

@@ -9,7 +9,7 @@ from math import isfinite
 
 from tipchain.core import language
 from tipchain.core.json_text import as_json
-from tipchain.core.language import aligned, clean, columns, listed, many, padded, say
+from tipchain.core.language import WIDTH, aligned, clean, columns, listed, many, padded, say
 from tipchain.core.quantities import figure_kind
 from tipchain.errors import Outcome, newly_bad, tally
 from tipchain.history.changes import Changes, Explanation, Flip
@@ -18,7 +18,6 @@ from tipchain.history.schema import CauseFacts, Entry, ItemFacts, VerdictFacts
 # The history as text for 80 columns.
 
 
-WIDTH = 80
 FIRST = 5
 """Lines of each kind of change, where not all are told."""
 

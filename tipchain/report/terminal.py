@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.chain.plan import Result
-from tipchain.core.language import aligned, below, clean, columns, in_rows, many, padded, paint, say
+from tipchain.core.language import WIDTH, aligned, below, clean, columns, in_rows, many, padded, paint, say
 from tipchain.errors import BAD, NO_VERDICT, NOT_THE_SAME, ExitCode, Outcome, worst
 from tipchain.explain.findings import PIECES, Diagnosis
 from tipchain.modes import LOCATABLE, PREFLIGHT, SOLO, STAGES, Mode
@@ -38,7 +38,7 @@ OUTCOME, HEAD = 7, 18
 """Columns of an outcome, and of a command's outcome and seconds with the blanks behind them."""
 
 
-def render_report(report: RunReport, *, color: bool = False, width: int = 80) -> str:
+def render_report(report: RunReport, *, color: bool = False, width: int = WIDTH) -> str:
     """Return every command and every check of ``report``, with the failed ones at length."""
     lines: list[str] = []
     if report.results:
@@ -136,7 +136,6 @@ def _below(run: str, text: str) -> str:
 # Its ending.
 
 
-WIDTH = 80
 MOST_ROWS = 14
 """Rows of stages or commands: one for each stage that there is, and one for the run's own files."""
 NOTES, TAIL_LINES = 5, 6
