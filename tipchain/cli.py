@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from tipchain import __version__
 from tipchain.core.guard import guarded
-from tipchain.core.language import LANGUAGES, coloring, columns, in_rows, padded, say, speaking, terminal_width
+from tipchain.core.language import LANGUAGES, coloring, columns, in_rows, say, speaking, table, terminal_width
 from tipchain.errors import ExitCode, UsageError, suggestion
 
 if TYPE_CHECKING:
@@ -81,8 +81,7 @@ def _overview() -> str:
 
 
 def _table(rows: Mapping[str, str]) -> list[str]:
-    width = max(map(len, rows))
-    return [f"  {padded(name, width)}  {text}" for name, text in rows.items()]
+    return [f"  {line}" for line in table(rows.items())]
 
 
 def _help(names: Sequence[str]) -> int:

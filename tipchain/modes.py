@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import PurePosixPath
-from types import MappingProxyType
 from typing import NamedTuple
 
 from tipchain.errors import UsageError, suggestion
@@ -47,14 +46,12 @@ def parse_device(text: str) -> Device:
 
 DATA_FOLDER = PurePosixPath("test_tipc/data")
 DIGITS, MINI_UCF, OWN, NONE = "digits", "mini_ucf", "own", "none"
-DATA_SETS: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        DIGITS: {"lite": "lite_data", "whole": "whole_data"},
-        MINI_UCF: {"lite": "mini_ucf", "whole": "whole_ucf"},
-        OWN: {"lite": "own_data", "whole": "own_data"},
-        NONE: {"lite": "", "whole": ""},
-    }
-)
+DATA_SETS: Mapping[str, Mapping[str, str]] = {
+    DIGITS: {"lite": "lite_data", "whole": "whole_data"},
+    MINI_UCF: {"lite": "mini_ucf", "whole": "whole_ucf"},
+    OWN: {"lite": "own_data", "whole": "own_data"},
+    NONE: {"lite": "", "whole": ""},
+}
 """Folders of the lite and the whole data below `DATA_FOLDER`, by data set: images of digits in class folders, videos in
 UCF-101's raw-frames layout, data of the user's own in any layout, for which nothing is made, and data sets that find or
 make their samples themselves, in no folder at all."""
@@ -171,69 +168,61 @@ class StageInfo(NamedTuple):
     judged_live: bool = False
 
 
-INFO: Mapping[str, StageInfo] = MappingProxyType(
-    {
-        "forward": StageInfo(
-            ("model",), ("fake", "weights"), "forward", trains=False, live=("forward",), judged_live=True
-        ),
-        "data": StageInfo(("dataset",), ("eval_data", "settings"), "data", trains=False, live=("data",)),
-        "metric": StageInfo(
-            ("model", "dataset", "metric"),
-            ("eval_data", "weights", "settings"),
-            "metric",
-            trains=False,
-            live=("metric", "forward"),
-        ),
-        "loss": StageInfo(("model", "loss"), ("fake", "weights", "settings"), "loss", live=("loss",), judged_live=True),
-        "optimizer": StageInfo(("optimizer",), ("settings",), "optimizer", live=("optimizer",)),
-        "lr": StageInfo(("optimizer", "scheduler"), ("settings",), "lr", live=("schedule",)),
-        "regularization": StageInfo(("optimizer",), ("settings",), "regularization", live=("optimizer",)),
-        "backward": StageInfo(
-            ("model", "loss", "optimizer"),
-            ("fake", "weights", "settings"),
-            "bp_align",
-            tensors=True,
-            live=("backward", "train"),
-            judged_live=True,
-        ),
-        "train_data": StageInfo(("dataset",), ("train_data", "settings"), "train_data", live=("train_data",)),
-        "init": StageInfo(("model",), ("settings",), "init"),
-        "train": StageInfo(
-            ("model", "loss", "optimizer", "dataset", "metric"),
-            ("train_data", "eval_data", "weights", "settings"),
-            "train_align",
-            reference="benchmark",
-            tensors=True,
-            live=("backward", "train", "optimizer", "schedule"),
-        ),
-        "inference": StageInfo(
-            ("model",), ("fake", "weights"), "inference", reference="training", solo=True, trains=False
-        ),
-        "distributed": StageInfo(
-            ("model", "loss", "optimizer"),
-            ("fake", "weights", "settings"),
-            "distributed",
-            reference="single",
-            solo=True,
-            tensors=True,
-        ),
-    }
-)
+INFO: Mapping[str, StageInfo] = {
+    "forward": StageInfo(("model",), ("fake", "weights"), "forward", trains=False, live=("forward",), judged_live=True),
+    "data": StageInfo(("dataset",), ("eval_data", "settings"), "data", trains=False, live=("data",)),
+    "metric": StageInfo(
+        ("model", "dataset", "metric"),
+        ("eval_data", "weights", "settings"),
+        "metric",
+        trains=False,
+        live=("metric", "forward"),
+    ),
+    "loss": StageInfo(("model", "loss"), ("fake", "weights", "settings"), "loss", live=("loss",), judged_live=True),
+    "optimizer": StageInfo(("optimizer",), ("settings",), "optimizer", live=("optimizer",)),
+    "lr": StageInfo(("optimizer", "scheduler"), ("settings",), "lr", live=("schedule",)),
+    "regularization": StageInfo(("optimizer",), ("settings",), "regularization", live=("optimizer",)),
+    "backward": StageInfo(
+        ("model", "loss", "optimizer"),
+        ("fake", "weights", "settings"),
+        "bp_align",
+        tensors=True,
+        live=("backward", "train"),
+        judged_live=True,
+    ),
+    "train_data": StageInfo(("dataset",), ("train_data", "settings"), "train_data", live=("train_data",)),
+    "init": StageInfo(("model",), ("settings",), "init"),
+    "train": StageInfo(
+        ("model", "loss", "optimizer", "dataset", "metric"),
+        ("train_data", "eval_data", "weights", "settings"),
+        "train_align",
+        reference="benchmark",
+        tensors=True,
+        live=("backward", "train", "optimizer", "schedule"),
+    ),
+    "inference": StageInfo(("model",), ("fake", "weights"), "inference", reference="training", solo=True, trains=False),
+    "distributed": StageInfo(
+        ("model", "loss", "optimizer"),
+        ("fake", "weights", "settings"),
+        "distributed",
+        reference="single",
+        solo=True,
+        tensors=True,
+    ),
+}
 """The reproduction guide's eleven steps in its order, then its further stages."""
 STAGES = tuple(INFO)
 LOCATABLE = frozenset(name for name, info in INFO.items() if info.live)
 """Stages whose failure may lie in a layer, the loss, the optimizer, the schedule, the data or the metric."""
 PREFLIGHT = "preflight"
 """The name of checks that compare how both sides are built; every run of a case has them."""
-SCRIPTS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "01": ("01_test_forward.py", ("forward",)),
-        "02": ("02_test_data.py", ("data",)),
-        "03": ("03_test_metric.py", ("metric",)),
-        "04": ("04_test_loss.py", ("loss",)),
-        "05": ("05_test_train.py", ("backward", "train")),
-    }
-)
+SCRIPTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "01": ("01_test_forward.py", ("forward",)),
+    "02": ("02_test_data.py", ("data",)),
+    "03": ("03_test_metric.py", ("metric",)),
+    "04": ("04_test_loss.py", ("loss",)),
+    "05": ("05_test_train.py", ("backward", "train")),
+}
 """The numbered scripts in ``test_tipc/``: program and stages by number."""
 SOLO = tuple(name for name, info in INFO.items() if info.solo)
 LATEST = "log_reprod"

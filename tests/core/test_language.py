@@ -279,21 +279,19 @@ def test_no_line_is_wider_than_it_may_be_and_nothing_is_left_out(text, width):
     assert all(columns(one) <= width or len(re.findall("误|差|[ab`:1]+", one)) == 1 for one in rows)
 
 
+def test_further_lines_stand_below_the_head_whose_color_takes_no_columns():
+    head = f"{language.paint('失败', '31', color=True)}  "
+    assert in_rows("误差超出，见 log", 12, head) == [f"{head}误差超", "      出，见", "      log"]
+    assert in_rows(language.paint("误差：", "31", color=True), 4) == ["\x1b[31m误", "差：\x1b[0m"]
+    assert language.table([("名", "a"), ("name", "b")]) == ["名    a", "name  b"]
+
+
 @pytest.mark.parametrize(
     "text", ["it took 1.5 s of 2 GiB", "less than 1 % of the tolerance", "530 times the tolerance"]
 )
 def test_a_number_stays_with_its_unit(text):
     for width in range(1, 40):
         assert not any(re.search(r"\d$", row) for row in in_rows(text, width))
-
-
-def test_every_language_can_be_chosen_with_every_command():
-    from tipchain.cli import COMMANDS, parser_of
-    from tipchain.commands.options import leaves
-
-    for name in COMMANDS:
-        for parser in leaves(parser_of(name)):
-            assert tuple(parser._option_string_actions["--lang"].choices) == LANGUAGES
 
 
 # Whole outputs.
@@ -459,6 +457,7 @@ def test_every_help_is_in_chinese_and_80_columns(chinese, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     for name in COMMANDS:
         parser = parser_of(name)
+        assert all(tuple(one._option_string_actions["--lang"].choices) == LANGUAGES for one in leaves(parser)), name
         for one in {id(one): one for one in (parser, *leaves(parser))}.values():
             text = one.format_help()
             usage, told = text[: text.index("\n\n")].splitlines(), text[text.index("\n\n") :]

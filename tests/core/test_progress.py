@@ -49,27 +49,27 @@ def test_an_estimate_is_told_once_one_has_come_true(seconds, each):
 
 
 def test_the_time_left():
-    estimate = Estimate({"a": 10.0})
-    assert estimate.left(20.0, [("a", 4.0)], 2) == 13.0
-    assert estimate.left(0.0, [("a", 4.0)], 2) == 6.0, "at least what the longest still takes"
-    assert Estimate({}).left(0.0, [("a", 4.0)], 2) is None, "nothing tells how long it takes"
-    assert Estimate({}).left(None, [], 2) is None
+    estimate = Estimate({"a": 10.0, "b": 20.0})
+    assert estimate.left("b", {"a": 4.0}, 2) == 13.0
+    assert estimate.left("", {"a": 4.0}, 2) == 6.0, "at least what the longest still takes"
+    assert Estimate({}).left("", {"a": 4.0}, 2) is None, "nothing tells how long it takes"
+    assert Estimate({}).left("a", {}, 2) is None
 
 
 def test_what_runs_longer_than_it_should_leaves_no_estimate():
-    estimate = Estimate({"a": 10.0, "b": 10.0})
-    assert estimate.left(0.0, [("a", 99.0)], 2) is None
-    assert estimate.left(3.0, [("a", 16.0)], 1) is None, "6 s late already: what is 3 s among these?"
-    assert estimate.left(300.0, [("a", 16.0)], 1) == 300.0, "it hardly matters here"
-    assert estimate.left(0.0, [("a", 10.0)], 1) == 0.0
+    estimate = Estimate({"a": 10.0, "b": 3.0, "c": 300.0})
+    assert estimate.left("", {"a": 99.0}, 2) is None
+    assert estimate.left("b", {"a": 16.0}, 1) is None, "6 s late already: what is 3 s among these?"
+    assert estimate.left("c", {"a": 16.0}, 1) == 300.0, "it hardly matters here"
+    assert estimate.left("", {"a": 10.0}, 1) == 0.0
 
 
 def test_a_night_without_history_never_says_that_nothing_is_left():
     """The first item took half a second; the others take long."""
-    estimate = Estimate({})
+    estimate = Estimate({}, alike=True)
     estimate.learn(0.5)
     for seconds in range(16, 98):
-        assert estimate.left(0.0, [("b", float(seconds)), ("c", float(seconds))], 2) is None
+        assert estimate.left("", {"b": float(seconds), "c": float(seconds)}, 2) is None
 
 
 def test_this_run_tells_where_no_other_does():
@@ -79,7 +79,8 @@ def test_this_run_tells_where_no_other_does():
     assert estimate.of("x") is None
     estimate.learn(1.5)
     assert estimate.of("x") == 1.25
-    assert Estimate({"a": 1.0, "b": 3.0}).of("x") == 2.0
+    assert Estimate({"a": 1.0, "b": 3.0}, alike=True).of("x") == 2.0
+    assert Estimate({"a": 1.0, "b": 3.0}).of("x") is None
 
 
 def test_elsewhere_than_on_a_terminal_a_stage_is_a_line():

@@ -20,7 +20,7 @@ from tipchain.bundle.manifest import (
 )
 from tipchain.commands.options import add_action, add_mode, add_options, add_timeout, check_data_path, run_action
 from tipchain.core.files import local_time
-from tipchain.core.language import escaped, escaped_lines, many, padded, say
+from tipchain.core.language import escaped, escaped_lines, many, padded, say, table
 from tipchain.errors import ExitCode, OutputError, UsageError
 from tipchain.modes import parse_device, parse_mode, parse_stages
 
@@ -135,10 +135,9 @@ def _rebaseline(args: argparse.Namespace) -> int:
             pairs = {
                 name: " -> ".join(one or say("none") for one in pair) for name, pair in changed_facts(was, now).items()
             }
-            width = max(map(len, (*pairs, *stages)))
             print(say(f"{place}, before -> after:"))
-            for name, text in (pairs | stages).items():
-                print(f"  {padded(escaped(name), width)}  {say(escaped(text))}")
+            for line in table((escaped(name), say(escaped(text))) for name, text in (pairs | stages).items()):
+                print(f"  {line}")
             why = (args.why or "").strip()
             if not why:
                 raise UsageError(f"{place}: not moved, without a reason\n  expected: --why TEXT")

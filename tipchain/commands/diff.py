@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tipchain.commands.options import STDOUT, add_json, add_tolerance, chosen_tolerance, write_document
 from tipchain.core.files import check_writable, writing
-from tipchain.core.language import escaped, in_rows, language, say
+from tipchain.core.language import WIDTH, columns, escaped, in_rows, language, padded, say
 from tipchain.errors import Outcome, UsageError, exit_code, tally
 from tipchain.framework_types import Array
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tipchain.numbers.tolerance import Tolerance
     from tipchain.numbers.verdicts import Verdict
 
-WIDTH = 80
 SHARE = 1 << 26
 """Bytes of a side from which on a core of its own compares them: that takes ten times the work of its process."""
 
@@ -59,14 +58,14 @@ def run(args: argparse.Namespace) -> int:
     if args.json != STDOUT:
         lines: list[str] = []
         spoken = str if language() == "en" else say  # asked once for thousands of lines
-        width = min(max(len(one.subject) for one in verdicts), WIDTH - 30)
+        width = min(max(columns(one.subject) for one in verdicts), WIDTH - 30)
         for one in verdicts:
             parts = one.reason.split(" · ")
             # The last line says what was allowed.
             if one.outcome is Outcome.PASS:
                 parts = [part for part in parts if not part.startswith("allowed")]
             # A name comes from the file: it must not steer the terminal.
-            head = f"{one.outcome.value:<5}  {escaped(one.subject):<{width}}  {spoken(parts[0])}"
+            head = f"{one.outcome.value:<5}  {padded(escaped(one.subject), width)}  {spoken(parts[0])}"
             lines += in_rows(head, WIDTH, rest=" " * 9)
             if one.subject in warnings:
                 parts.append(f"warning: {warnings[one.subject]}")

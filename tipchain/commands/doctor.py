@@ -18,7 +18,7 @@ from tipchain import __version__
 from tipchain.commands.options import add_json, add_options, show
 from tipchain.core.json_text import parse_json
 from tipchain.core.language import columns, in_rows, many, padded, say, terminal_width
-from tipchain.core.machine import OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, core_count, signal_name
+from tipchain.core.machine import DISTRIBUTIONS, OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, core_count, signal_name
 from tipchain.errors import BAD, ExitCode, Outcome
 
 PYTHONS = ((3, 10), (3, 13))
@@ -52,7 +52,6 @@ print(json.dumps({
 }))
 """
 PROBES = {"torch": TORCH_PROBE, "paddle": PADDLE_PROBE}
-DISTRIBUTIONS = {"torch": "torch", "paddle": "paddlepaddle"}
 WITHOUT = "diff, report, lint and plan"
 """The commands of a plain installation."""
 WORDS = {Outcome.PASS: "ok", Outcome.FAIL: "BROKEN", Outcome.ERROR: "BROKEN", Outcome.SKIP: "-"}
@@ -111,10 +110,9 @@ def render(findings: Sequence[DoctorLine]) -> str:
     for finding in findings:
         word, subject = padded(say(WORDS[finding.outcome]), 8), padded(say(finding.subject), width)
         head, detail = f"{word} {subject}  ", say(finding.detail)
-        lines += [head + detail] if "/" in detail else in_rows(detail, terminal_width(), head, " " * columns(head))
+        lines += [head + detail] if "/" in detail else in_rows(detail, terminal_width(), head)
         if finding.remedy:
-            indent = " " * columns(head)
-            lines += in_rows(say(finding.remedy), terminal_width(), f"{indent}-> ", f"{indent}   ")
+            lines += in_rows(say(finding.remedy), terminal_width(), f"{' ' * columns(head)}-> ")
     return "\n".join([*lines, *map(say, _end(findings))])
 
 
@@ -179,7 +177,7 @@ def check_framework(name: str, timeout_s: float = 120.0) -> DoctorLine:
 
     One that is not installed is no failure: much works without it.
     """
-    remedy = f'pip install {DISTRIBUTIONS[name]} (or "tipchain[cpu]"), or {SET_UP}'
+    remedy = f'pip install {DISTRIBUTIONS[name][0]} (or "tipchain[cpu]"), or {SET_UP}'
     if find_spec(name) is None:
         return _absent(name, remedy, ALIGNING)
     unusable = partial(DoctorLine, name, Outcome.FAIL, remedy=remedy)

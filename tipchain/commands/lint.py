@@ -15,7 +15,7 @@ from tipchain.chain.lint import PATTERN, UNKNOWN, Found, Linted, lint_file, name
 from tipchain.chain.slots import refusal
 from tipchain.chain.suites import SEVERITIES
 from tipchain.commands.options import STDOUT, add_json, add_options, show
-from tipchain.core.language import clean, in_rows, many, say, terminal_width, use_color
+from tipchain.core.language import clean, in_rows, many, paint, say, terminal_width, use_color
 from tipchain.core.machine import core_count, on_cores
 from tipchain.errors import CaseError, ExitCode
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
@@ -33,12 +33,12 @@ def file_rows(one: Linted, *, color: bool, width: int, verbose: bool) -> list[st
     """Return the findings of a file; with ``verbose`` its remarks and each line's meaning, too."""
     kind = "" if one.chain == TRAIN_INFER else f"{one.chain}, "
     told = f": {kind}suite {one.suite}, {one.title}: {one.reason}"
-    lines = [*_wrapped(f"{one.file}{say(told)}", width)] if one.lines else []
+    lines = in_rows(clean(f"{one.file}{say(told)}"), width, rest=INDENT * 2) if one.lines else []
     for line in one.lines:
         head = f"{line.line:>5}  {clean(line.text)}"
         lines.append(head if len(head) <= width else f"{head[: width - 3]}...")
         use = say("; ") + say(line.use) if line.use else ""
-        lines += _wrapped(f"{'':<9}{say(line.meaning)}{use}", width, " " * 9)
+        lines += in_rows(clean(f"{say(line.meaning)}{use}"), width, " " * 9)
     lines += [""] if one.lines else []
     found = [one for one in one.found if verbose or _is_wrong(one)]
     lines += [row for finding in found for row in _finding_rows(one, finding, color, width)]
@@ -56,13 +56,6 @@ def summary_line(files: Sequence[Linted], *, strict: bool = False, verbose: bool
     tail = "; warnings count as errors" if strict else ""
     tail += "" if verbose or not counts["info"] else "; -v shows the remarks and what each line means"
     return f"{text} in {many(len(files), 'file')}{tail}"
-
-
-def _wrapped(text: str, width: int, indent: str = INDENT * 2) -> list[str]:
-    if len(text) <= width and text.isascii() and text.isprintable():
-        return [text.rstrip()]  # most rows of a long file: textwrap takes many times as long to say so
-    text = clean(text)
-    return in_rows(text.lstrip(), width, " " * (len(text) - len(text.lstrip())), indent)
 
 
 def _place(one: Linted, found: Found) -> str:
@@ -86,13 +79,10 @@ def _said(one: Linted, found: Found) -> str:
 
 def _finding_rows(one: Linted, found: Found, color: bool, width: int) -> list[str]:
     finding = found.finding
-    word, colon = say(finding.severity), say(": ")
-    rows = _wrapped(f"{_place(one, found)}: {word}{colon}{_said(one, found)} [{finding.code}]", width, INDENT)
-    if not color:
-        return rows
-    severity = f"{word}{colon.rstrip()}"
-    paint = f"\x1b[{COLORS[finding.severity]}m{word}\x1b[0m{colon.rstrip()}"
-    return [row.replace(severity, paint, 1) if severity in row else row for row in rows[:2]] + rows[2:]
+    word = say(f"{finding.severity}: ")
+    severity = word.replace(word.rstrip(), paint(word.rstrip(), COLORS[finding.severity], color))
+    text = clean(f"{_said(one, found)} [{finding.code}]")
+    return in_rows(f"{clean(_place(one, found))}: {severity}{text}", width, rest=INDENT)
 
 
 def _as_json(one: Linted) -> dict[str, object]:

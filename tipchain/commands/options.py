@@ -56,7 +56,7 @@ class _Help(argparse.HelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         lines = say(text).splitlines()
-        return "\n".join(lines if len(lines) > 1 else in_rows(lines[0], width, indent, indent))
+        return "\n".join(lines if len(lines) > 1 else in_rows(lines[0], width, indent))
 
 
 class _Short(argparse.Action):

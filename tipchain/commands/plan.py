@@ -15,7 +15,7 @@ from pathlib import Path
 from tipchain.chain.load import load_plan
 from tipchain.chain.plan import PLACEHOLDER, Command, Options, Plan, plan_json, select
 from tipchain.commands.options import add_chain_mode, add_json, add_options, add_timeout, chain_mode, show, whole
-from tipchain.core.language import clean, many, say, terminal_width
+from tipchain.core.language import WIDTH, clean, many, say, terminal_width
 from tipchain.errors import CaseError, ExitCode, ParamsError, UsageError
 from tipchain.modes import DATA_SETS, DIGITS, DataFolders, Mode, data_folders
 
@@ -25,7 +25,7 @@ from tipchain.modes import DATA_SETS, DIGITS, DataFolders, Mode, data_folders
 STEP_INDENT = 2
 
 
-def render_tree(plan: Plan, *, width: int = 80) -> str:
+def render_tree(plan: Plan, *, width: int = WIDTH) -> str:
     """Return the plan as a tree: legs, below them each command under its needs."""
     count = many(len(plan.commands), "command")
     lines = [clean(plan.params) + say(f", mode {plan.mode.value}, suite {plan.suite}: {count}")]

@@ -11,7 +11,7 @@ from tipchain.commands import align
 from tipchain.commands.init import SHAPE, add_reference, check_free, read_input, short_case, shown, try_sides
 from tipchain.commands.options import Parser, add_options, add_report_arguments, check_targets, text_stream
 from tipchain.core.files import atomic_write, root_of_callables, writing
-from tipchain.core.language import padded, say
+from tipchain.core.language import say, table
 from tipchain.core.progress import Progress
 from tipchain.errors import ExitCode, UsageError
 
@@ -105,10 +105,8 @@ def _table(converted: Mapping[str, ConvertedModule], out: Path, report: RunRepor
         (file, f"{one.converted}/{one.uses}", str(len(one.left_open)), say(_verdict(Path(file).resolve(), report)))
         for file, one in modules.items()
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    table = ["  ".join(map(padded, row, widths)).rstrip() for row in rows]
     lines = [f"{file}:{number}: {text}" for file, one in modules.items() for number, text in one.left_open]
-    return [*table, *([say("left open by paconvert:"), *lines] if lines else []), ""]
+    return [*table(rows), *([say("left open by paconvert:"), *lines] if lines else []), ""]
 
 
 def _verdict(file: Path, report: RunReport) -> str:

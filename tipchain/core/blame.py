@@ -87,15 +87,10 @@ def serving(*, side: str = "", stage: str = "") -> Iterator[None]:
 
 def blame(error: BaseException) -> str:
     """Return ``file:line: Class: message`` of an error, the user's line or else tipchain's."""
-    message = users_fault(error)
-    if message is not None:
-        return message
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     said = f"{type(error).__name__}: {message_of(error)}".rstrip(": ")
-    if not frames:
-        return said
-    lines = [line for _, line in traceback.walk_tb(error.__traceback__)]
-    return f"{frames[-1].f_code.co_filename}:{lines[-1]}: {said} (this is a bug of tipchain; please report it)"
+    for _, place in _frames(error)[-1:]:
+        said = f"{place}: {said} (this is a bug of tipchain; please report it)"
+    return users_fault(error) or said
 
 
 def users_fault(error: BaseException) -> str | None:
@@ -112,22 +107,18 @@ def users_fault(error: BaseException) -> str | None:
     quoted = _quoted(error)
     if quoted is not None:
         return quoted
-    walked = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    own = [(frame, line) for frame, line in walked if is_users(frame.f_code.co_filename)]
-    if own:
-        frame, line = own[-1]
-        return f"{frame.f_code.co_filename}:{line}: {said}"
-    if isinstance(error, TypeError) and walked:
-        called = _called(str(error), walked[-1][0])
-        if called is not None:
-            return f"{called}: {said}"
-    if isinstance(error, AttributeError) and (lacking := _lacking(error)):
-        return f"{lacking}: {said}"
-    foreign = [(frame, line) for frame, line in walked if _package(frame) in FRAMEWORKS]
-    if foreign:
-        frame, line = foreign[-1]
-        return f"{frame.f_code.co_filename}:{line}: {said}"
-    return None
+    walked = _frames(error)
+    own = [place for frame, place in walked if is_users(frame.f_code.co_filename)]
+    foreign = [place for frame, place in walked if _package(frame) in FRAMEWORKS]
+    called = _called(str(error), walked[-1][0]) if isinstance(error, TypeError) and walked else ""
+    lacking = _lacking(error) if isinstance(error, AttributeError) else ""
+    place = next(filter(None, (*own[-1:], called, lacking, *foreign[-1:])), "")
+    return f"{place}: {said}" if place else None
+
+
+def _frames(error: BaseException) -> list[tuple[FrameType, str]]:
+    """Return the frames on the way to an error, each with its ``file:line``."""
+    return [(frame, f"{frame.f_code.co_filename}:{line}") for frame, line in traceback.walk_tb(error.__traceback__)]
 
 
 def side_of(error: BaseException) -> str:
@@ -138,7 +129,7 @@ def side_of(error: BaseException) -> str:
     side: str = getattr(error, _PLACE, ("", ""))[0]
     if side:
         return side
-    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+    for frame, _ in reversed(_frames(error)):
         package = _package(frame)
         if package in FRAMEWORKS:
             return package
@@ -166,8 +157,7 @@ def tell(error: BaseException) -> str | None:
         return None
     side, stage = side_of(error), getattr(error, _PLACE, ("", ""))[1]
     where = ", ".join(filter(None, (SIDES.get(side, ""), stage)))
-    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    own = [f"{file}:{line}" for file, line in frames if is_users(file)]
+    own = [place for frame, place in _frames(error) if is_users(frame.f_code.co_filename)]
     callers = [place for place in dict.fromkeys(reversed(own[:-1])) if place != own[-1]][:CALLERS]  # nearest first
     message += f"\n  called from: {', '.join(callers)}" if callers and not isinstance(error, UsersError) else ""
     return f"{message}\n  in: {where}" if where and "\n  in: " not in message else message
@@ -216,11 +206,11 @@ def _quoted(error: BaseException) -> str | None:
     return f"{own[-1]['file']}:{own[-1]['line']}: {errors[-1] if errors else type(error).__name__}"
 
 
-def _called(message: str, frame: FrameType) -> str | None:
-    """Return the place of the function that tipchain called with wrong arguments."""
+def _called(message: str, frame: FrameType) -> str:
+    """Return the place of the function that tipchain called with wrong arguments, else ""."""
     match = _ARGUMENTS.match(message)
     if match is None:
-        return None
+        return ""
     values = [*frame.f_locals.values()]
     values += [one for value in values if isinstance(value, tuple | list) for one in value]
     for one in values:
@@ -228,11 +218,7 @@ def _called(message: str, frame: FrameType) -> str | None:
             place = place_of(one)
             if is_users(place.rpartition(":")[0]):
                 return place
-    for module in list(sys.modules.values()):
-        place = _place_in(module, match["name"])
-        if place:
-            return place
-    return None
+    return next(filter(None, (_place_in(module, match["name"]) for module in list(sys.modules.values()))), "")
 
 
 def _lacking(error: AttributeError) -> str:

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
@@ -111,7 +111,8 @@ def template(message: str) -> str:
 
 
 def columns(text: str) -> int:
-    """Return a text's width in columns: Chinese characters take two, accents none."""
+    """Return a text's width in columns: Chinese characters take two, accents and colors none."""
+    text = clean(text) if "\x1b" in text else text
     if text.isascii():
         return len(text)
     return sum(0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1 for one in text)
@@ -280,9 +281,20 @@ def many(count: int, one: str, several: str | None = None) -> str:
 # Layout in columns.
 
 
+WIDTH = 80
+"""Columns of a text where no terminal has others."""
+
+
 def padded(text: str, width: int) -> str:
     """Return a text with blanks to at least so many columns."""
     return text + " " * (width - columns(text))
+
+
+def table(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return rows with their cells in columns."""
+    rows = list(rows)
+    widths = [max(map(columns, cells)) for cells in zip(*rows, strict=True)]
+    return ["  ".join(map(padded, cells, widths)).rstrip() for cells in rows]
 
 
 def aligned(text: str, width: int) -> str:
@@ -309,11 +321,18 @@ def cut(text: str, width: int) -> str:
 
 UNITS = r"\d (?:%|ms|s|[KMGT]i?B|times)(?!\w)"
 """A number's end and its unit, which stay on one line."""
-WORDS = rf"\s+|（*(?:(?:(?!{UNITS})[^\s\u2e80-\uffef]|{UNITS})+|[\u2e80-\uffef])[，。；：、）]*"
+COLOR = r"\x1b\[\d*m"
+WORDS = rf"\s+|(?:（|{COLOR})*(?:(?:(?!{UNITS})[^\s\u2e80-\uffef]|{UNITS})+|[\u2e80-\uffef])(?:[，。；：、）]|{COLOR})*"
 
 
-def in_rows(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
-    """Return a text in indented lines, whole.
+def below(head: str, rows: Iterable[str]) -> list[str]:
+    """Return lines behind a head, further ones below the first."""
+    indent = " " * columns(head)
+    return [f"{indent if number else head}{row}".rstrip() for number, row in enumerate(rows)]
+
+
+def in_rows(text: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
+    """Return a text in lines behind ``first``, whole; further ones stand behind ``rest``, else below the first.
 
     A line ends at a blank or beside a Chinese character, but never before a mark that ends something. Paths and code are not
     broken, and a number stays with its unit.
@@ -321,6 +340,7 @@ def in_rows(text: str, width: int, first: str = "", rest: str = "") -> list[str]
     if text.isascii() and text.isprintable() and len(first) + len(text) <= width:
         return [first + text.rstrip()]
     rows, row, indent = [], "", first
+    rest = " " * columns(first) if rest is None else rest
     for word in re.findall(WORDS, re.sub(r"\s", " ", text.expandtabs())):
         if row.strip() and columns(indent + row + word.rstrip()) > width:
             rows.append(f"{indent}{row}".rstrip())
@@ -354,6 +374,11 @@ def coloring(when: str) -> AbstractContextManager[None]:
     return _variable_set(COLOR_VARIABLE, None if when == "auto" else when)
 
 
+def paint(text: str, number: str, color: bool) -> str:
+    """Return a text in the color that ANSI gives a number."""
+    return f"\x1b[{number}m{text}\x1b[0m" if color else text
+
+
 def use_color(stream: TextIO) -> bool:
     """Return whether ``stream`` is colored: as `coloring` says, else terminals without NO_COLOR."""
     chosen = os.environ.get(COLOR_VARIABLE)
@@ -369,6 +394,6 @@ def terminal_width() -> int:
     if width.isdecimal() and int(width):
         return max(int(width), 60)
     try:
-        return max(os.get_terminal_size(sys.__stdout__.fileno()).columns or 80, 60)  # type: ignore[union-attr]
+        return max(os.get_terminal_size(sys.__stdout__.fileno()).columns or WIDTH, 60)  # type: ignore[union-attr]
     except (AttributeError, ValueError, OSError):  # there is none
-        return 80
+        return WIDTH

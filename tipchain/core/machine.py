@@ -334,33 +334,23 @@ def how_ended(code: int) -> str:
 DISTRIBUTIONS = {"torch": ("torch",), "paddle": ("paddlepaddle", "paddlepaddle-gpu"), "numpy": ("numpy",)}
 """The names of the frameworks and numpy for pip."""
 ASK_S = 30
-"""How long another interpreter may take to tell its versions; one takes a tenth of a second."""
-_ASKED = """\
-import json, platform, sys
-found = {"python": platform.python_version()}
-try:
-    from importlib import metadata
-except ImportError:  # Python 3.7
-    metadata = None
-for name, distributions in json.loads(sys.argv[1]).items() if metadata else ():
-    for distribution in distributions:
-        try:
-            found.setdefault(name, metadata.version(distribution))
-        except metadata.PackageNotFoundError:
-            pass
-print(json.dumps(found))
-"""
+"""How long another interpreter may take to tell its version and path; one takes a tenth of a second."""
+_ASKED = "import json, platform, sys; print(json.dumps([platform.python_version(), sys.path]))"
 
 
-def installed_versions() -> dict[str, str]:
-    """Return the installed versions of the frameworks and numpy, without importing them."""
+def installed_versions(path: list[str] | None = None) -> dict[str, str]:
+    """Return the installed versions of the frameworks and numpy, without importing them.
+
+    Args:
+        path: of another interpreter, else this one's: the folders that it imports from.
+    """
     from importlib import metadata
 
     versions: dict[str, str] = {}
     for name, distributions in DISTRIBUTIONS.items():
-        for distribution in distributions:
-            with suppress(metadata.PackageNotFoundError):
-                versions.setdefault(name, metadata.version(distribution))
+        for one in distributions:
+            for found in metadata.distributions(name=one, path=sys.path if path is None else path):
+                versions.setdefault(name, found.version)
     return versions
 
 
@@ -369,10 +359,10 @@ def versions_of(python: str) -> dict[str, str]:
     import json
     import subprocess
 
-    argv = [python, "-c", _ASKED, json.dumps(DISTRIBUTIONS)]
+    argv = [python, "-c", _ASKED]
     try:
         done = subprocess.run(argv, capture_output=True, stdin=subprocess.DEVNULL, text=True, timeout=ASK_S, check=True)
-        answer = json.loads(done.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError):
+        version, path = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError, TypeError):
         return {}
-    return {str(name): str(version) for name, version in answer.items()} if isinstance(answer, dict) else {}
+    return {"python": str(version), **installed_versions([str(folder) for folder in path])}

@@ -12,7 +12,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TextIO
@@ -69,16 +69,16 @@ class Pieces:
 
 
 class Estimate:
-    """The seconds of work pieces by id, from earlier runs, else from this one.
+    """The seconds of pieces of work by id, as earlier runs tell them.
 
     Args:
         usual: seconds by id, of earlier runs.
+        alike: whether a piece that no earlier run had takes as long as the others.
     """
 
-    def __init__(self, usual: Mapping[str, float]) -> None:
-        self.usual = usual
-        self._median = statistics.median(usual.values()) if usual else None
-        self._ended = Pieces()
+    def __init__(self, usual: Mapping[str, float], *, alike: bool = False) -> None:
+        self._usual, self._ended = usual, Pieces()
+        self._median = statistics.median(usual.values()) if usual and alike else None
 
     def learn(self, seconds: float) -> None:
         """Note the seconds of a piece."""
@@ -86,31 +86,25 @@ class Estimate:
 
     def of(self, name: str) -> float | None:
         """Return the seconds that a piece takes, None if nothing tells."""
-        if name in self.usual:
-            return self.usual[name]
         each = self._ended.each
-        return self._median if each is None else each
+        return self._usual.get(name, self._median if each is None else each)
 
-    def left(self, pending: float | None, running: Sequence[tuple[str, float]], slots: int = 1) -> float | None:
+    def left(self, pending: Iterable[str], running: Mapping[str, float], slots: int = 1) -> float | None:
         """Return the seconds until all has ended, None if nothing tells.
 
         What runs longer than it should may go on for as long again; unless more than that is left anyway, nobody knows.
 
         Args:
-            pending: seconds of all that has not begun, as `of` tells.
-            running: the ids of what runs, and for how long it has.
+            pending: the ids of what has not begun.
+            running: for how long what runs has, by id.
             slots: how many run at once.
         """
-        rests = []
-        for name, seconds in running:
-            expected = self.of(name)
-            if expected is None:
-                return None
-            rests.append(expected - seconds)
-        if pending is None:
+        waiting, whole = ([self.of(name) for name in names] for names in (pending, running))
+        if None in waiting or None in whole:
             return None
+        rests = [(seconds or 0.0) - ran for seconds, ran in zip(whole, running.values(), strict=True)]
         positive = [max(rest, 0.0) for rest in rests]
-        remaining = max([(pending + sum(positive)) / max(slots, 1), *positive])
+        remaining = max([(sum(filter(None, waiting)) + sum(positive)) / max(slots, 1), *positive])
         overdue = -min([*rests, 0.0])
         return None if overdue and overdue >= remaining else remaining
 
@@ -138,11 +132,10 @@ class Stages:
 
     def left(self) -> float | None:
         """Return the seconds that are left, None where no earlier run had all these stages."""
-        usual = self._estimate.usual
-        if not self._pending or not all(stage in usual for stage in self._pending):
+        if not self._pending:
             return None
         current, *rest = self._pending
-        return self._estimate.left(sum(usual[stage] for stage in rest), [(current, self._clock() - self._since)])
+        return self._estimate.left(rest, {current: self._clock() - self._since})
 
 
 # What an alignment of live models says.

@@ -9,7 +9,7 @@ from math import isfinite
 
 from tipchain.core import language
 from tipchain.core.json_text import as_json
-from tipchain.core.language import aligned, clean, listed, many, padded, say
+from tipchain.core.language import WIDTH, aligned, clean, columns, listed, many, padded, say
 from tipchain.core.quantities import figure_kind
 from tipchain.errors import Outcome, newly_bad, tally
 from tipchain.history.changes import Changes, Explanation, Flip
@@ -18,7 +18,6 @@ from tipchain.history.schema import CauseFacts, Entry, ItemFacts, VerdictFacts
 # The history as text for 80 columns.
 
 
-WIDTH = 80
 FIRST = 5
 """Lines of each kind of change, where not all are told."""
 
@@ -36,14 +35,14 @@ def lines_of(*texts: str) -> list[str]:
 
 def list_text(entries: Sequence[Entry]) -> str:
     """Return a table of entries."""
-    width = max([len(one.name) for one in entries] + [4])
+    width = max([columns(one.name) for one in entries] + [4])
     lines = [f"{padded(say('name'), width)}  {padded(say('commit'), 9)}  {say('items and what they are of')}"]
     for one in entries:
         left = "" if one.finished else ", not finished"
         shares = f" in {len(one.shares)} shares" if one.shares else ""
         rest = f"{tally(one.counts or {}) or 'no item'}{shares}{left}: {one.title}"
-        head = f"{one.name:<{width}}  {one.commit[:9]:<9}  "
-        lines += language.in_rows(say(clean(rest)), WIDTH, head, " " * len(head))
+        head = f"{padded(one.name, width)}  {one.commit[:9]:<9}  "
+        lines += language.in_rows(say(clean(rest)), WIDTH, head)
     return "\n".join(lines)
 
 

@@ -124,7 +124,7 @@ class Coordinator:
         self.interrupted, self.problem = False, ""
         self.counts: Counter[Outcome] = Counter()
         self.seconds: dict[str, tuple[Outcome, float]] = {}
-        self.estimate = Estimate(usual or {})
+        self.estimate = Estimate(usual or {}, alike=True)
         self._works: dict[str, Work] = {}
         self._unwritten: list[ItemRecord] = []
         # Items wait for the same kind of room in order: the head is started first.
@@ -183,14 +183,11 @@ class Coordinator:
         """Return how far the night is."""
         running = tuple(self.executor.running())
         waiting = [item.id for queue in self._queues.values() for _, item in queue if not item.reason]
-        known = [self.estimate.usual[name] for name in waiting if name in self.estimate.usual]
-        unknown, each = len(waiting) - len(known), self.estimate.of("")
-        pending = None if unknown and each is None else sum(known) + unknown * (each or 0.0)
         return NightState(
             total=len(self.night.plan.items),
             counts={one: self.counts[one] for one in Outcome},
             running=running,
-            left_s=self.estimate.left(pending, [(one.id, one.seconds) for one in running], self.executor.slots),
+            left_s=self.estimate.left(waiting, {one.id: one.seconds for one in running}, self.executor.slots),
             seconds=self._before + (self._end or time.monotonic()) - self._begin,
             waiting=next(iter(self._waits.values()), ""),
         )

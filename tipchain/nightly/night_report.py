@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from tipchain.chain.plan import Command, Result
-from tipchain.core.language import aligned, clean, cut, in_rows, many, say, use_color
+from tipchain.core.language import WIDTH, aligned, below, clean, cut, in_rows, many, say, use_color
 from tipchain.core.progress import Screen, elapsed, with_output
 from tipchain.core.quantities import duration
 from tipchain.errors import BAD
@@ -28,7 +28,7 @@ STEPS: Mapping[str, str] = {"chain": "chain", "align": "alignment", "command": "
 # Plans and states of nights as text for 80 columns.
 
 
-def plan_lines(plan: NightPlan, seconds: Mapping[str, float], width: int = 80) -> Iterator[str]:
+def plan_lines(plan: NightPlan, seconds: Mapping[str, float], width: int = WIDTH) -> Iterator[str]:
     """Yield a row for each item with its needs and its latest time, and the sums of the plan."""
     heads = zip(("timeout", "lately", "cpus", "gpus", "memory"), (8, 8, 4, 4, 8), strict=True)
     yield f"{' '.join(aligned(say(name), wide) for name, wide in heads)}  {say('item')}"
@@ -40,11 +40,9 @@ def plan_lines(plan: NightPlan, seconds: Mapping[str, float], width: int = 80) -
             lately = duration(seconds[item.id]) if item.id in seconds else ""
             memory = f"{needs.memory_mb / 1024:.4g}GiB" if needs.memory_mb else ""
             head = f"{duration(item.timeout_s):>8} {lately:>8} {needs.cpus:>4} {needs.gpus or '':>4} {memory:>8}  "
-        first, *rest = broken(clean(item.id), max(width - len(head), 20))
-        yield head + first
-        yield from (" " * len(head) + row for row in rest)
+        yield from below(head, broken(clean(item.id), max(width - len(head), 20)))
         if item.reason:
-            yield from in_rows(say(clean(item.reason)), width, " " * 10, " " * 10)
+            yield from in_rows(say(clean(item.reason)), width, " " * 10)
     yield ""
     # What a plan comes to, in one line.
     kinds = Counter[str](item.kind for item in plan.items)
@@ -57,7 +55,7 @@ def plan_lines(plan: NightPlan, seconds: Mapping[str, float], width: int = 80) -
     yield say(text + (f"; {len(known)} of them took {duration(sum(known))} lately" if known else ""))
 
 
-def state_lines(night: Night, state: NightState, holder: str, width: int = 80) -> Iterator[str]:
+def state_lines(night: Night, state: NightState, holder: str, width: int = WIDTH) -> Iterator[str]:
     """Yield how far a night is and its running items."""
     finished = "finished" if night.finished else f"run by {holder}" if holder else "not finished, and nobody runs it"
     for line in (f"night {night.name} of {clean(night.plan.name)}: {finished}", *state.lines()):

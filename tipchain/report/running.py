@@ -86,11 +86,10 @@ class LiveView:
         self._pending.discard(result.command.id)
         reason = say(f": {clean(result.reason)}") if result.reason else ""
         reason += say(" (earlier)") if result.reused else ""
-        head = f"{mark(result.outcome, self.color)}  {result.seconds:7.1f}"
+        head = f"{mark(result.outcome, self.color)}  {result.seconds:7.1f}  "
         self._redraw()
         text = f"{clean(result.command.id)}{reason}"
-        rows = in_rows(text, terminal_width() - 18) if self.screen.live else [text]
-        self.screen.print(f"\n{'':18}".join([f"{head}  {rows[0]}", *rows[1:]]))
+        self.screen.print("\n".join(in_rows(text, terminal_width(), head)) if self.screen.live else f"{head}{text}")
 
     def tick(self) -> None:
         """Redraw the lines of running commands when it is time."""
@@ -103,13 +102,6 @@ class LiveView:
             with_output(f"{row.head} {elapsed(now - row.begin):>5}  {row.name}", row.line)
             for row in self._rows.values()
         ]
-        left = self._left() if lines else None
+        running = {name: now - row.begin for name, row in self._rows.items() if name not in self._pending}
+        left = self._estimate.left(self._pending, running, self._slots) if lines else None
         self.screen.draw(lines if left is None or left < 1 else [say(f"about {elapsed(left)} left"), *lines])
-
-    def _left(self) -> float | None:
-        """Return the seconds that are left if the latest run tells them of every command."""
-        running = [(name, self.clock() - row.begin) for name, row in self._rows.items() if name not in self._pending]
-        if not all(name in self._estimate.usual for name in (*self._pending, *(name for name, _ in running))):
-            return None
-        pending = sum(self._estimate.usual[name] for name in self._pending)
-        return self._estimate.left(pending, running, self._slots)

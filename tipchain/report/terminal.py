@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.chain.plan import Result
-from tipchain.core.language import aligned, clean, columns, in_rows, many, padded, say
+from tipchain.core.language import WIDTH, aligned, below, clean, columns, in_rows, many, padded, paint, say
 from tipchain.errors import BAD, NO_VERDICT, NOT_THE_SAME, ExitCode, Outcome, worst
 from tipchain.explain.findings import PIECES, Diagnosis
 from tipchain.modes import LOCATABLE, PREFLIGHT, SOLO, STAGES, Mode
@@ -34,19 +34,21 @@ MEANINGS = {
     ExitCode.INTERRUPTED: "interrupted",
 }
 TAIL_AT_LENGTH = 10
+OUTCOME, HEAD = 7, 18
+"""Columns of an outcome, and of a command's outcome and seconds with the blanks behind them."""
 
 
-def render_report(report: RunReport, *, color: bool = False, width: int = 80) -> str:
+def render_report(report: RunReport, *, color: bool = False, width: int = WIDTH) -> str:
     """Return every command and every check of ``report``, with the failed ones at length."""
     lines: list[str] = []
     if report.results:
-        heads = (padded(say("outcome"), 7), aligned(say("seconds"), 7))
+        heads = (padded(say("outcome"), OUTCOME), aligned(say("seconds"), 7))
         lines += ["", "  ".join((*heads, say("command and log in" if report.run else "command and log")))]
-        lines += [f"{'':<18}{report.run}/"] if report.run else []
+        lines += [" " * HEAD + f"{report.run}/"] if report.run else []
         for result in report.results:
             lines += _result_rows(result, color, width)
     if report.verdicts:
-        lines += ["", f"{padded(say('outcome'), 7)}  {say('subject: reason')}"]
+        lines += ["", f"{padded(say('outcome'), OUTCOME)}  {say('subject: reason')}"]
         for verdict in report.verdicts:
             reason = f": {say(clean(verdict.reason))}" if verdict.reason else ""
             lines += _hanging(mark(verdict.outcome, color), clean(verdict.subject) + reason, width)
@@ -54,14 +56,14 @@ def render_report(report: RunReport, *, color: bool = False, width: int = 80) ->
         if result.outcome in BAD:
             lines += ["", *_details(result, report.run, color, width)]
     if report.notes:
-        head = padded(say("note:"), 7)
+        head = padded(say("note:"), OUTCOME)
         lines += ["", *(line for note in report.notes for line in _hanging(head, say(clean(note)), width))]
     return "\n".join(lines)
 
 
 def mark(outcome: Outcome, color: bool) -> str:
     """Return an outcome as a cell of a table."""
-    return paint(f"{outcome.value:<7}", outcome, color)
+    return paint(f"{outcome.value:<{OUTCOME}}", COLORS[outcome], color)
 
 
 def counts_text(counts: Mapping[Outcome, int]) -> str:
@@ -71,30 +73,23 @@ def counts_text(counts: Mapping[Outcome, int]) -> str:
     return ", ".join(f"{counts[one]} {word}" for one, word in words.items() if counts.get(one))
 
 
-def paint(text: str, outcome: Outcome, color: bool) -> str:
-    """Return a text in the color of an outcome."""
-    return f"\x1b[{COLORS[outcome]}m{text}\x1b[0m" if color else text
-
-
-def _result_rows(result: Result, color: bool, width: int) -> Iterator[str]:
+def _result_rows(result: Result, color: bool, width: int) -> list[str]:
     seconds = "" if result.outcome is Outcome.SKIP and not result.started else f"{result.seconds:.1f}"
-    head = f"{mark(result.outcome, color)}  {seconds:>7}  "
-    indent = 18
+    room = width - HEAD
     name = clean(result.command.id)
     log = clean(result.log)
     if result.reused:
         name += say(" (earlier)")
     if result.outcome is Outcome.SKIP or not log:
-        rows = broken(name, width - indent)
-    elif indent + len(name) + 2 + len(log) <= width:
+        rows = broken(name, room)
+    elif len(name) + 2 + len(log) <= room:
         rows = [f"{name}  {log}"]
     else:
-        rows = [*broken(name, width - indent), log]
-    rows += in_rows(say(clean(result.reason)), width - indent) if result.outcome is Outcome.SKIP else []
+        rows = [*broken(name, room), log]
+    rows += in_rows(say(clean(result.reason)), room) if result.outcome is Outcome.SKIP else []
     figures = figures_text(result.figures)
-    rows += in_rows(figures, width - indent) if figures else []
-    yield head + rows[0]
-    yield from (" " * indent + row for row in rows[1:])
+    rows += in_rows(figures, room) if figures else []
+    return below(f"{mark(result.outcome, color)}  {seconds:>7}  ", rows)
 
 
 def broken(name: str, width: int) -> list[str]:
@@ -115,8 +110,8 @@ def figures_text(figures: Mapping[str, float]) -> str:
 def _hanging(head: str, text: str, width: int) -> list[str]:
     # A reason's own lines (found, expected, hint) stay lines.
     room = max(width - 9, 20)
-    body = [row for line in text.splitlines() for row in in_rows(line.strip(), room, rest="  ")] or [""]
-    return [f"{head}  {body[0]}", *(" " * 9 + line for line in body[1:])]
+    rows = [row for line in text.splitlines() for row in in_rows(line.strip(), room, rest="  ")]
+    return below(f"{head}  ", rows or [""])
 
 
 def _details(result: Result, run: str, color: bool, width: int) -> list[str]:
@@ -141,7 +136,6 @@ def _below(run: str, text: str) -> str:
 # Its ending.
 
 
-WIDTH = 80
 MOST_ROWS = 14
 """Rows of stages or commands: one for each stage that there is, and one for the run's own files."""
 NOTES, TAIL_LINES = 5, 6
@@ -194,7 +188,7 @@ def render_ending(report: RunReport, *, color: bool = False, width: int = WIDTH)
     foot = [say(f"{told} in {report.seconds:.1f} s, exit code {int(report.exit_code)}"), *_foot(report, width)]
     details = [*_causes(report, width), *_failed_command(report, width)]
     table = _table(_rows(report), color, width)
-    blocks = [[paint(head[0], outcome, color), *head[1:], *details], table, [*_notes(report, width), *foot]]
+    blocks = [[paint(head[0], COLORS[outcome], color), *head[1:], *details], table, [*_notes(report, width), *foot]]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
@@ -367,7 +361,7 @@ def _fix(cause: Diagnosis, more: str, width: int) -> list[str]:
 
 def _code(label: str, text: str, width: int) -> list[str]:
     """Return a line of code whole, in as many lines as it takes."""
-    return in_rows(_flat(text), width, f"  {_label(label)}", " " * (LABEL + 2))
+    return in_rows(_flat(text), width, f"  {_label(label)}")
 
 
 def _failed_command(report: RunReport, width: int) -> list[str]:
@@ -490,19 +484,17 @@ def _step_rows(results: Sequence[Result]) -> Iterator[Row]:
 
 def _table(rows: Sequence[Row], color: bool, width: int) -> list[str]:
     """Return rows of a table; remarks on a long name stand below it."""
-    names = {row.name: columns(row.name) for row in rows}
-    column = max((taken for taken in names.values() if taken <= width // 2), default=0)
+    widths = [columns(row.name) for row in rows]
+    column = max((taken for taken in widths if taken <= width // 2), default=0)
     lines = []
-    for row in rows:
-        head, indent = mark(row.outcome, color), " " * (columns(mark(row.outcome, False)) + column + 2)
-        text, longest = say(row.text), max(names.values())
-        if names[row.name] > column and columns(f"{indent}{text}") - column + longest <= width:
-            lines.append(f"{head}{padded(row.name, longest)}  {text}")
-        elif names[row.name] > column:
-            lines += [f"{head}{row.name}", *in_rows(text, width, indent, indent)]
-        else:
-            first, *rest = in_rows(text, width - len(indent))
-            lines += [f"{head}{padded(row.name, column)}  {first}".rstrip(), *(indent + line for line in rest)]
+    for row, taken in zip(rows, widths, strict=True):
+        text, head = say(row.text), f"{mark(row.outcome, color)}{padded(row.name, column)}"
+        if taken > column and OUTCOME + max(widths) + 2 + columns(text) <= width:
+            head = f"{mark(row.outcome, color)}{padded(row.name, max(widths))}"
+        elif taken > column:
+            lines.append(head)
+            head = " " * (OUTCOME + column)
+        lines += in_rows(text, width, f"{head}  ")
     return lines
 
 
@@ -542,26 +534,23 @@ def command_of(report: RunReport) -> str:
 
 def next_command(report: RunReport) -> str:
     """Return the command to go on with; empty where there is none to tell."""
-    mode = "" if report.mode in ("", Mode.LITE_TRAIN_LITE_INFER.value) else f" --mode {report.mode}"
-    title = shlex.quote(clean(report.title))
+    again = command_of(report)
     bad = [name for name, ones in by_stage(report.verdicts).items() if any(one.outcome in BAD for one in ones)]
     if report.results:
         if report.chain == NIGHT_KIND:
-            return command_of(report).replace(" run ", " resume ", 1) if report.interrupted else ""
+            return again.replace(" run ", " resume ", 1) if report.interrupted else ""
         failed = any(one.outcome in BAD for one in report.results) or report.interrupted
-        return f"{command_of(report)} --resume" if failed else ""
-    if not report.title.endswith((".yaml", ".yml")):
-        return ""  # dumps alone, of which no case is known
+        return f"{again} --resume" if failed else ""
+    if not again or not (bad or report.interrupted):
+        return ""  # it passed, or dumps alone were compared, of which no case is known
     if LOCATABLE & set(bad) and report.undiagnosed and not report.diagnoses:
-        return f"tipchain locate {title}{mode}"
-    if bad:
-        only = next((name for name in bad if name in STAGES), "")
-        return f"tipchain align {title}{mode}" + (f" --only {only}" if only else "")
-    return f"tipchain align {title}{mode}" if report.interrupted else ""
+        return again.replace(" align ", " locate ", 1)
+    only = next((name for name in bad if name in STAGES), "")
+    return f"{again} --only {only}" if only else again
 
 
 def _notes(report: RunReport, width: int) -> list[str]:
-    lines = [row[2:] for note in report.notes[:NOTES] for row in _labelled("note", note, width + 2)]
+    lines = [row for note in report.notes[:NOTES] for row in in_rows(say(_flat(note)), width, _label("note"))]
     left = len(report.notes[NOTES:])
     return [*lines, f"{_label('note')}{say(f'{left} more with -v')}"] if left else lines
 
@@ -571,8 +560,7 @@ def _notes(report: RunReport, width: int) -> list[str]:
 
 def _labelled(label: str, text: str, width: int) -> list[str]:
     """Return a text below the verdict, with a word in front of its first line."""
-    body = in_rows(say(_flat(text)), width - LABEL - 2)
-    return [f"  {_label('' if number else label)}{row}" for number, row in enumerate(body)]
+    return in_rows(say(_flat(text)), width, f"  {_label(label)}")
 
 
 def _label(word: str) -> str:

@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from tipchain.core.language import in_rows
+from tipchain.core.language import WIDTH, in_rows
 from tipchain.errors import WeightsError
 from tipchain.facts.layers import STATISTICS
 from tipchain.facts.settings import OWN_KIND
@@ -48,8 +48,6 @@ from tipchain.weights.structure import (
 # How a match of two models is told to a reader, and how a refusal is: what is wrong first, and names that can be pasted.
 
 
-WIDTH = 80
-"""Columns of a refusal, as a terminal has them."""
 LINES = 30
 """Lines of a refusal: they fit on a screen beside the command."""
 _NUMBER = re.compile(r"(?<![\w/-])\d+(?![\w/-])")
