@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import compress, repeat
 from math import inf, isfinite, isnan, nan, nextafter
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from tipchain.framework_types import Array
@@ -27,7 +28,7 @@ TINY = 128
 SMALLEST = nextafter(0.0, inf)
 
 
-class TensorDiff(NamedTuple):
+class TensorDiff(msgspec.Struct, frozen=True):
     """How ``actual`` (the port) differs from ``expected`` (the reference).
 
     Statistics are those of ``|expected - actual|``, computed in a type wide enough for the
@@ -45,7 +46,7 @@ class TensorDiff(NamedTuple):
         min_abs: smallest absolute difference.
         max_rel: largest ``|expected - actual| / |expected|`` over elements with expected != 0.
         worst_index: index of the largest difference (of the first NaN difference, if any).
-        worst_expected: the reference's value there, an int where the tensor holds integers.
+        worst_expected: the reference's value there, an int where the tensor holds integers, a text where complex numbers.
         worst_actual: the port's value there.
         expected_nan: number of NaN in the reference.
         actual_nan: number of NaN in the port.
@@ -70,8 +71,8 @@ class TensorDiff(NamedTuple):
     min_abs: float
     max_rel: float
     worst_index: tuple[int, ...]
-    worst_expected: bool | int | float | complex
-    worst_actual: bool | int | float | complex
+    worst_expected: bool | int | float | str
+    worst_actual: bool | int | float | str
     expected_nan: int
     actual_nan: int
     mismatched_nan: int
@@ -104,8 +105,8 @@ def diff_arrays(path: str, expected: Array, actual: Array, *, rtol: float = 0.0,
     if expected.flags.f_contiguous and actual.flags.f_contiguous and not expected.flags.c_contiguous:
         # Walk both in the order of their bytes; the index is turned back at the end.
         turned = _facts(path, expected.T, actual.T, _Scan(rtol, equal_nan).run(expected.T, actual.T), rtol)
-        return turned._replace(
-            expected_shape=expected.shape, actual_shape=actual.shape, worst_index=turned.worst_index[::-1]
+        return msgspec.structs.replace(
+            turned, expected_shape=expected.shape, actual_shape=actual.shape, worst_index=turned.worst_index[::-1]
         )
     return _facts(path, expected, actual, _Scan(rtol, equal_nan).run(expected, actual), rtol)
 
@@ -136,7 +137,7 @@ def diff_tiny(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> dic
                 sides = ([side[name] for name in some] for side in (expected, actual))
                 rows = _tiny_facts(some, _name(dtype), length, *sides)
                 # `_make`, which looks at each row's length, takes four times as long.
-                diffs.update((row[0], tuple.__new__(TensorDiff, row)) for row in rows)
+                diffs.update((row[0], TensorDiff(*row)) for row in rows)
     return diffs
 
 
@@ -196,8 +197,8 @@ def _facts(path: str, expected: Array, actual: Array, scan: _Scan, rtol: float) 
         min_abs=nan if unknown else scan.least,
         max_rel=nan if unknown else scan.relative,
         worst_index=index,
-        worst_expected=expected[index].item() if size else nan,
-        worst_actual=actual[index].item() if size else nan,
+        worst_expected=_element(expected, index) if size else nan,
+        worst_actual=_element(actual, index) if size else nan,
         expected_nan=scan.nans[0],
         actual_nan=scan.nans[1],
         mismatched_nan=scan.nans[2],
@@ -208,6 +209,11 @@ def _facts(path: str, expected: Array, actual: Array, scan: _Scan, rtol: float) 
         needed_atol=nan if not size else inf if nan_seen else scan.needed,
         rtol=rtol,
     )
+
+
+def _element(array: Array, index: tuple[int, ...]) -> bool | int | float | str:
+    value = array[index].item()
+    return value if isinstance(value, (bool, int, float)) else str(value)
 
 
 @lru_cache(maxsize=1024)

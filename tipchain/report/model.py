@@ -400,8 +400,13 @@ def parse_report(data: JsonObject) -> RunReport:
     if data["format"] != FORMAT:
         raise ValueError(f"format {data['format']!r}, expected {FORMAT}")
     stated = parse_as(int, data["exit_code"], "exit_code")
-    rest = {name: value for name, value in data.items() if name not in ("verdicts", "stated")}
-    return replace(parse_as(RunReport, rest, lenient=True), stated=stated, verdicts=_parse_verdicts(data["verdicts"]))
+    rest = {name: value for name, value in data.items() if name not in ("results", "verdicts", "stated")}
+    return replace(
+        parse_as(RunReport, rest, lenient=True),
+        stated=stated,
+        results=parse_as(tuple[Result, ...], data["results"], "results", lenient=True),
+        verdicts=_parse_verdicts(data["verdicts"]),
+    )
 
 
 def _verdicts_json(verdicts: Sequence[Verdict]) -> list[dict[str, object]]:
