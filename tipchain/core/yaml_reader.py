@@ -244,22 +244,22 @@ class Reader:
         """Return true or false."""
         return bool(self.value(key, bool, "true or false", default=default))
 
-    def integer(self, key: str, default: int, *, least: int = 0, most: int | None = None) -> int:
+    def integer(self, key: str, default: int | None, *, least: int = 0, most: int | None = None) -> Json:
         """Return a whole number of at least ``least`` and, if given, at most ``most``."""
         expected = f"a whole number >= {least}" + (f" and <= {most}" if most is not None else "")
         number = self.value(key, int, expected, default=default)
-        if number < least:
+        if number is not None and number < least:
             raise self.error(key, "is too small", found=number, expected=expected)
         if most is not None and number > most:
             raise self.error(key, "is too large", found=number, expected=expected)
-        return int(number)
-
-    def positive(self, key: str, default: float) -> float:
-        """Return a number above 0."""
-        number = float(self.value(key, (int, float), "a number > 0", default=default))
-        if not number > 0:
-            raise self.error(key, "is not positive", found=number, expected="a number > 0")
         return number
+
+    def positive(self, key: str, default: float | None) -> Json:
+        """Return a number above 0."""
+        number = self.value(key, (int, float), "a number > 0", default=default)
+        if number is not None and not number > 0:
+            raise self.error(key, "is not positive", found=number, expected="a number > 0")
+        return number if number is None else float(number)
 
     def choice(self, key: str, choices: Sequence[str], **default: object) -> Json:
         """Return one of ``choices``."""
