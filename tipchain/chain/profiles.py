@@ -224,7 +224,7 @@ class _Profile:
     def below(self, path: tuple[str, ...], data: Mapping[str, Json]) -> Reader:
         from tipchain.core.yaml_reader import Reader as _Reader
 
-        return _Reader(self.path, self.document, path, data)
+        return _Reader(self.document, path, data)
 
     def suite(self) -> Suite:
         reader = self.reader

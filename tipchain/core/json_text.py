@@ -21,6 +21,7 @@ Json: TypeAlias = Any
 JsonObject: TypeAlias = Mapping[str, Json]
 """A JSON object."""
 _T = TypeVar("_T")
+_hints = cache(get_type_hints)
 
 
 def parse_json(text: str | bytes, **numbers: Setting) -> Json:
@@ -85,15 +86,22 @@ def parse_as(kind: type[_T], value: object, where: str = "", *, lenient: bool = 
 
 def _in_order(kind: Setting, value: Json) -> Json:
     """Return the fields of named tuples in their order, as msgspec reads them."""
-    if hasattr(kind, "_field_defaults") and isinstance(value, dict):
-        known = {**kind._field_defaults, **value}
-        for name in kind._fields:
-            if name not in known:
-                raise ValueError(f"{name} is missing")
-        return [_in_order(hint, known[name]) for name, hint in get_type_hints(kind).items()]
-    for inner in filter(lambda one: hasattr(one, "_field_defaults"), get_args(kind)):
-        return [_in_order(inner, one) for one in value] if isinstance(value, list) else _in_order(inner, value)
-    return value
+    named = _named_tuple(kind)
+    if named is None or not isinstance(value, (list, dict)):
+        return value
+    if isinstance(value, list):
+        return [_in_order(named, one) for one in value]
+    known = {**named._field_defaults, **value}
+    for name in named._fields:
+        if name not in known:
+            raise ValueError(f"{name} is missing")
+    return [_in_order(hint, known[name]) for name, hint in _hints(named).items()]
+
+
+@cache
+def _named_tuple(kind: Setting) -> Setting:
+    """Return the named tuple that a type is, or has inside; None where there is none."""
+    return next((one for one in (kind, *get_args(kind)) if hasattr(one, "_field_defaults")), None)
 
 
 _PLAIN = {NoneType, str, int, bool}
@@ -117,7 +125,7 @@ def _number(value: float) -> float | str:
 
 
 def as_json(value: object, number: Callable[[float], float | str] = _number) -> Json:
-    """Return a value as JSON that `parse_as` reads, dataclasses as objects.
+    """Return a value as JSON that `parse_as` reads, dataclasses as objects, enumerations, whose values are their names, as these.
 
     Args:
         value: a dataclass, a named tuple, or whatever may be a field of one.
@@ -135,7 +143,7 @@ def as_json(value: object, number: Callable[[float], float | str] = _number) -> 
     if isinstance(value, Mapping):
         return {as_json(name): as_json(one, number) for name, one in value.items()}
     if isinstance(value, Enum):
-        return value.value
+        return value.name
     return value
 
 

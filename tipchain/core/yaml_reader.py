@@ -90,6 +90,7 @@ Path_ = tuple[str, ...]
 class LinedYaml(NamedTuple):
     """A YAML document and the 1-based line of each key, by path."""
 
+    file: Path
     data: Mapping[str, Json]
     lines: Mapping[Path_, int]
     error: type[InputError] = CaseError
@@ -147,7 +148,7 @@ def load_yaml(path: Path, error: type[InputError] = CaseError, what: str = "a ca
             found="nothing" if data is None else type(data).__name__,
             expected="a mapping of keys",
         )
-    return LinedYaml(data=data, lines=lines, error=error)
+    return LinedYaml(path, data, lines, error)
 
 
 def _too_much(depth: int, error: type[InputError], file: Path, line: int) -> InputError:
@@ -194,9 +195,9 @@ def _collect(node: yaml.Node, path: Path_, lines: dict[Path_, int], file: Path, 
 class Reader:
     """Checked access to one mapping of the document; remembers which keys were asked for."""
 
-    def __init__(self, file: Path, document: LinedYaml, path: tuple[str, ...], data: Mapping[str, object]) -> None:
-        self.file, self.document, self.path = file, document, path
-        self.data = {str(key): value for key, value in data.items()}
+    def __init__(self, document: LinedYaml, path: Path_ = (), data: Mapping[str, object] | None = None) -> None:
+        self.document, self.path = document, path
+        self.data = {str(key): value for key, value in (document.data if data is None else data).items()}
         self.asked: list[str] = []
 
     def error(
@@ -215,7 +216,7 @@ class Reader:
             hint = None if meant is None else f"line {self.document.line((*self.path, meant))} has {meant!r}"
         return self.document.error(
             message,
-            file=self.file,
+            file=self.document.file,
             line=self.document.line(path),
             key=".".join(path),
             found=found,
@@ -273,14 +274,14 @@ class Reader:
     def mapping(self, key: str, *, optional: bool = False) -> Reader:
         """Return a reader of the mapping ``key``; a missing optional one is empty."""
         mapping = self.value(key, dict, "a mapping", default={} if optional else ...)
-        return Reader(self.file, self.document, (*self.path, key), mapping)
+        return Reader(self.document, (*self.path, key), mapping)
 
     def entries(self, key: str, expected: str, *, wrong: str) -> Iterator[Reader]:
         """Yield a reader of each mapping in the optional list ``key``; others are ``wrong``."""
         for number, found in enumerate(self.items(key, default=())):
             if not isinstance(found, dict):
                 raise self.error((key, str(number)), wrong, found=repr(found), expected=expected)
-            yield Reader(self.file, self.document, (*self.path, key, str(number)), found)
+            yield Reader(self.document, (*self.path, key, str(number)), found)
 
     def args(self, key: str) -> Options:
         """Return a mapping of arguments, unchecked."""

@@ -208,7 +208,10 @@ class AlignmentReport:
 
     def to_json(self) -> str:
         """Return the report as JSON; NaN and Inf become strings."""
-        return json.dumps({"passed": self.passed, **as_json(self)}, indent=1, allow_nan=False)
+        document = {"passed": self.passed, **as_json(self)}
+        for one in filter(None, (document["first_divergence"], *document["layers"])):
+            one["closeness"] = Closeness[one["closeness"]].value
+        return json.dumps(document, indent=1, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> AlignmentReport:

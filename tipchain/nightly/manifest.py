@@ -237,8 +237,7 @@ def load_manifest(path: Path) -> NightManifest:
     Raises:
         ManifestError: it cannot be read, or something in it is wrong.
     """
-    document = load_yaml(path, ManifestError, "a manifest")
-    reader = Reader(path, document, (), document.data)
+    reader = Reader(load_yaml(path, ManifestError, "a manifest"))
     given, root = reader.text("root", default=None), project_above(path.resolve().parent)
     if given is not None:
         root = (path.resolve().parent / Path(given).expanduser()).resolve()

@@ -393,8 +393,7 @@ def load_case(path: str | Path, reseed: int = 0) -> Case:
             found="a folder" if file.is_dir() else None,
             expected="a YAML file such as configs/alexnet.yaml",
         )
-    document = load_yaml(file)
-    reader = Reader(file, document, (), document.data)
+    reader = Reader(load_yaml(file))
     root = _root(reader, file)
     stages = _stages(reader)
     name: str = reader.text("id")

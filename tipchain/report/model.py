@@ -400,7 +400,7 @@ def parse_report(data: JsonObject) -> RunReport:
     if data["format"] != FORMAT:
         raise ValueError(f"format {data['format']!r}, expected {FORMAT}")
     stated = parse_as(int, data["exit_code"], "exit_code")
-    rest = {name: value for name, value in data.items() if name not in ("results", "verdicts", "stated")}
+    rest = {name: value for name, value in data.items() if name not in ("results", "verdicts")}
     return replace(
         parse_as(RunReport, rest, lenient=True),
         stated=stated,
