@@ -52,7 +52,7 @@ def read_json(path: Path) -> Json:
 
 def _integer(text: str) -> int:
     if abs(number := int(text)) >= 2**63:
-        raise ValueError(f"{text} is too large")
+        raise ValueError(f"{text:.40} is too large")
     return number
 
 
@@ -81,7 +81,7 @@ def parse_as(kind: type[_T], value: object, where: str = "", *, lenient: bool = 
     except msgspec.ValidationError as error:
         fact, _, place = str(error).partition(" - at `$")
         name = f"{where}{place.removesuffix('`')}".removeprefix(".")
-        raise ValueError(f"{name}: {fact}" if name else fact) from None
+        raise ValueError(f"{name}: {fact:.200}" if name else f"{fact:.200}") from None
 
 
 def _in_order(kind: Setting, value: Json) -> Json:
