@@ -387,5 +387,4 @@ class _Profile:
 
     def known(self, place: Sequence[str], what: str, name: str, known: Collection[str]) -> None:
         if name not in known:
-            expected, hint = ", ".join(sorted(known)), did_you_mean(name, known)
-            raise self.reader.error(tuple(place), f"unknown {what}", found=name, expected=expected, hint=hint)
+            raise self.reader.unknown(tuple(place), sorted(known), f"unknown {what}", name)

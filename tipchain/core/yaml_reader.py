@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -224,6 +224,13 @@ class Reader:
             hint=hint,
         )
 
+    def unknown(
+        self, key: str | Path_, known: Collection[str], message: str = "is not known", found: object = None
+    ) -> InputError:
+        """Return the error of what was found, or else of the key itself, that is none of ``known``."""
+        hint = did_you_mean(str(key if found is None else found), known)
+        return self.error(key, message, found=found, expected=", ".join(known), hint=hint)
+
     def value(self, key: str, kinds: type | tuple[type, ...], expected: str, *, default: Json = ...) -> Json:
         """Return ``key``'s value of one of ``kinds``; without a default it is required."""
         self.asked.append(key)
@@ -266,9 +273,7 @@ class Reader:
         """Return one of ``choices``."""
         text = self.text(key, **default)
         if text is not None and text not in choices:
-            raise self.error(
-                key, "is not known", found=text, expected=", ".join(choices), hint=did_you_mean(text, choices)
-            )
+            raise self.unknown(key, choices, found=text)
         return text
 
     def mapping(self, key: str, *, optional: bool = False) -> Reader:
@@ -293,9 +298,12 @@ class Reader:
         entries: Sequence[Json] = self.value(key, list, "a list", **default)
         return entries
 
-    def done(self, *more: str) -> None:
+    def done(self) -> None:
         """Refuse keys that nothing asked for."""
-        known = list(dict.fromkeys((*self.asked, *more)))
+        self.refuse_others(list(dict.fromkeys(self.asked)), "is not a known key")
+
+    def refuse_others(self, known: Collection[str], message: str) -> None:
+        """Refuse keys that are none of ``known``."""
         for key in self.data:
             if key not in known:
-                raise self.error(key, "is not a known key", expected=", ".join(known), hint=did_you_mean(key, known))
+                raise self.unknown(key, known, message)

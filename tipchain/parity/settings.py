@@ -265,7 +265,7 @@ def _dropout(reader: Reader, key: str) -> str:
     if found is False:
         return "off"
     if found not in DROPOUT:
-        raise reader.error(key, "is not known", found=found, expected=", ".join(DROPOUT))
+        raise reader.unknown(key, DROPOUT, found=found)
     return str(found)
 
 
