@@ -29,7 +29,7 @@ from tipchain.chain.suites import (
     condition,
     script_words,
 )
-from tipchain.errors import ProfileError, UsageError, did_you_mean, suggestion
+from tipchain.errors import ProfileError, UsageError, suggestion
 
 if TYPE_CHECKING:
     from tipchain.core.json_text import Json
@@ -138,6 +138,7 @@ def _merge(base: object, own: object) -> Json:
 
 @cache
 def _document(path: Path) -> tuple[LinedYaml, dict[str, Json]]:
+    from tipchain.core.yaml_reader import Reader as _Reader
     from tipchain.core.yaml_reader import load_yaml
 
     document = load_yaml(path, ProfileError, "a suite's profile")
@@ -145,17 +146,9 @@ def _document(path: Path) -> tuple[LinedYaml, dict[str, Json]]:
     base = data.pop("extends", None)
     if base is not None:
         if base not in _shipped():
-            raise ProfileError(
-                "extends an unknown suite",
-                file=path,
-                line=document.line(("extends",)),
-                key="extends",
-                found=base,
-                expected=", ".join(_shipped()),
-                hint=did_you_mean(str(base), _shipped()),
-            )
+            raise _Reader(document).unknown("extends", _shipped(), "extends an unknown suite", base)
         if path == SHIPPED / f"{base}.yaml":
-            raise ProfileError("extends itself", file=path, line=document.line(("extends",)), key="extends")
+            raise _Reader(document).error("extends", "extends itself")
         inherited = dict(_document(SHIPPED / f"{base}.yaml")[1])
         for key in OWN_KEYS:
             inherited.pop(key, None)

@@ -607,11 +607,9 @@ def check_builders(case: Case, stages: Collection[str], sides: Collection[str]) 
     if not wrong:
         return
     (first, (side, key, hint)), *others = wrong.items()
-    raise CaseError(
+    raise Reader(load_yaml(case.path)).error(
+        ("sides", side, key),
         first,
-        file=case.path,
-        key=f"sides.{side}.{key}",
-        line=load_yaml(case.path).line(("sides", side, key)),
         found=getattr(case.sides[side], key),
         hint="\n  ".join(filter(None, (hint, *(f"and {other}" for other, _ in others)))),
     )
