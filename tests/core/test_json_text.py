@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tipchain.core.json_text import as_json, parse_as
+from tipchain.core.json_text import Number, as_json, parse_as
 from tipchain.errors import Outcome
 
 
@@ -27,7 +27,7 @@ class Whole:
 
 
 class Several(NamedTuple):
-    value: bool | int | float | None
+    value: Number | None
 
 
 PARTS = [{"name": "a", "numbers": [1, 0.5]}, {"name": "b"}]
@@ -40,12 +40,12 @@ def test_named_tuples_and_lists_are_read_as_dataclasses_are():
     assert parse_as(list[Part], PARTS) == [Part("a", (1, 0.5)), Part("b")]
 
 
-@pytest.mark.parametrize("value", [None, True, 3, 0.5, math.inf])
+@pytest.mark.parametrize("value", [None, True, 3, 0.5, math.inf, 1 - 2j])
 def test_of_several_types_the_first_that_fits_is_taken(value):
     written = as_json(value)
     found = parse_as(Several, {"value": written}, lenient=True).value
     assert (found, type(found)) == (value, type(value))
-    with pytest.raises(ValueError, match=r"\[0\]: Expected `.*float.*`, got `str`"):
+    with pytest.raises(ValueError, match="malformed"):
         parse_as(Several, {"value": "soon"}, lenient=True)
 
 

@@ -7,12 +7,13 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import Enum
 from functools import cache
 from pathlib import Path
 from stat import S_ISREG
 from types import NoneType
-from typing import Any, TypeAlias, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args, get_type_hints
 
 from tipchain.framework_types import Setting
 
@@ -20,6 +21,10 @@ Json: TypeAlias = Any
 """A value of JSON or of a YAML file: text, number, flag, None, a list or a dict of such."""
 JsonObject: TypeAlias = Mapping[str, Json]
 """A JSON object."""
+if TYPE_CHECKING:
+    Number: TypeAlias = complex
+else:
+    from numbers import Complex as Number  # of which integers and floats are instances
 _T = TypeVar("_T")
 _hints = cache(get_type_hints)
 
@@ -77,11 +82,19 @@ def parse_as(kind: type[_T], value: object, where: str = "", *, lenient: bool = 
     import msgspec  # plans are faster without it
 
     try:
-        return msgspec.convert(_in_order(kind, value), kind, strict=not lenient)
+        return msgspec.convert(_in_order(kind, value), kind, strict=not lenient, dec_hook=_decoded)
     except msgspec.ValidationError as error:
         fact, _, place = str(error).partition(" - at `$")
         name = f"{where}{place.removesuffix('`')}".removeprefix(".")
         raise ValueError(f"{name}: {fact:.200}" if name else f"{fact:.200}") from None
+
+
+def _decoded(kind: type, value: Json) -> Json:
+    if kind is not Number or not isinstance(value, str):
+        return value
+    with suppress(ValueError):
+        return float(value)  # by name: NaN, Infinity
+    return complex(value)
 
 
 def _in_order(kind: Setting, value: Json) -> Json:
@@ -144,7 +157,7 @@ def as_json(value: object, number: Callable[[float], float | str] = _number) -> 
         return {as_json(name): as_json(one, number) for name, one in value.items()}
     if isinstance(value, Enum):
         return value.name
-    return value
+    return str(value) if isinstance(value, complex) else value
 
 
 def flat_facts(facts: JsonObject, above: str = "") -> dict[str, str]:

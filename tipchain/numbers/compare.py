@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tipchain.core.json_text import Number
 from tipchain.framework_types import Array
 from tipchain.numbers.tolerance import ROUGH
 
@@ -46,7 +47,7 @@ class TensorDiff(msgspec.Struct, frozen=True):
         min_abs: smallest absolute difference.
         max_rel: largest ``|expected - actual| / |expected|`` over elements with expected != 0.
         worst_index: index of the largest difference (of the first NaN difference, if any).
-        worst_expected: the reference's value there, an int where the tensor holds integers, a text where complex numbers.
+        worst_expected: the reference's value there, an int where the tensor holds integers.
         worst_actual: the port's value there.
         expected_nan: number of NaN in the reference.
         actual_nan: number of NaN in the port.
@@ -71,8 +72,8 @@ class TensorDiff(msgspec.Struct, frozen=True):
     min_abs: float
     max_rel: float
     worst_index: tuple[int, ...]
-    worst_expected: bool | int | float | str
-    worst_actual: bool | int | float | str
+    worst_expected: Number
+    worst_actual: Number
     expected_nan: int
     actual_nan: int
     mismatched_nan: int
@@ -196,8 +197,8 @@ def _facts(path: str, expected: Array, actual: Array, scan: _Scan, rtol: float) 
         min_abs=nan if unknown else scan.least,
         max_rel=nan if unknown else scan.relative,
         worst_index=index,
-        worst_expected=_element(expected, index) if size else nan,
-        worst_actual=_element(actual, index) if size else nan,
+        worst_expected=expected[index].item() if size else nan,
+        worst_actual=actual[index].item() if size else nan,
         expected_nan=scan.nans[0],
         actual_nan=scan.nans[1],
         mismatched_nan=scan.nans[2],
@@ -208,11 +209,6 @@ def _facts(path: str, expected: Array, actual: Array, scan: _Scan, rtol: float) 
         needed_atol=nan if not size else inf if nan_seen else scan.needed,
         rtol=rtol,
     )
-
-
-def _element(array: Array, index: tuple[int, ...]) -> bool | int | float | str:
-    value = array[index].item()
-    return value if isinstance(value, (bool, int, float)) else str(value)
 
 
 @lru_cache(maxsize=1024)

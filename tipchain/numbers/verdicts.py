@@ -202,7 +202,7 @@ def _worst(diff: TensorDiff, word: str = "worst") -> str:
     return f"{word}{place}: expected {_number(diff.worst_expected)}, actual {_number(diff.worst_actual)}"
 
 
-def _number(value: float | str) -> str:
+def _number(value: complex) -> str:
     # Nine digits tell any two float32 apart.
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
