@@ -14,7 +14,6 @@ import numpy as np
 
 from tipchain.core.blame import serving
 from tipchain.core.files import atomic_write, replacing_path
-from tipchain.core.json_text import parse_as, parse_json
 from tipchain.errors import DataError, WeightsError
 from tipchain.framework_types import Dataset, Model, Nested, Optimizer, Stateful
 from tipchain.frameworks.base import check_batch
@@ -165,10 +164,10 @@ def load_position(prefix: Path) -> Position:
     path = member(prefix, "json")
     expected = "the prefix of a checkpoint, such as output/latest"
     try:
-        return parse_as(Position, parse_json(path.read_text()))
+        return Position(**json.loads(path.read_text()))
     except FileNotFoundError as error:
         raise WeightsError("no complete checkpoint", file=path, expected=expected) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise WeightsError("cannot be read", file=path, found=repr(error), expected=expected) from error
 
 
