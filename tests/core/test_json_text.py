@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tipchain.core.json_text import as_json, parse_as
+from tipchain.core.json_text import Number, as_json, parse_as
 from tipchain.errors import Outcome
 
 
@@ -22,22 +22,22 @@ class Part(NamedTuple):
 @dataclass(frozen=True, kw_only=True)
 class Whole:
     outcome: Outcome
-    parts: list[Part] = field(default_factory=list)
     shares: Mapping[str, float] = field(default_factory=dict)
     size: float = 0.0
 
 
 class Several(NamedTuple):
-    value: bool | int | float | complex | None
+    value: Number | None
 
 
 PARTS = [{"name": "a", "numbers": [1, 0.5]}, {"name": "b"}]
 
 
 def test_named_tuples_and_lists_are_read_as_dataclasses_are():
-    found = parse_as(Whole, {"outcome": "PASS", "parts": PARTS})
-    assert found == Whole(outcome=Outcome.PASS, parts=[Part("a", (1, 0.5)), Part("b")])
+    found = parse_as(Whole, {"outcome": "PASS", "shares": {"x": 1}})
+    assert found == Whole(outcome=Outcome.PASS, shares={"x": 1.0})
     assert parse_as(Whole, json.loads(json.dumps(as_json(found)))) == found
+    assert parse_as(list[Part], PARTS) == [Part("a", (1, 0.5)), Part("b")]
 
 
 @pytest.mark.parametrize("value", [None, True, 3, 0.5, math.inf, 1 - 2j])
@@ -45,7 +45,7 @@ def test_of_several_types_the_first_that_fits_is_taken(value):
     written = as_json(value)
     found = parse_as(Several, {"value": written}, lenient=True).value
     assert (found, type(found)) == (value, type(value))
-    with pytest.raises(ValueError, match="value is no complex"):
+    with pytest.raises(ValueError, match="malformed"):
         parse_as(Several, {"value": "soon"}, lenient=True)
 
 
@@ -60,15 +60,13 @@ def test_numbers_that_json_has_not_come_back():
 @pytest.mark.parametrize(
     ("document", "strictly", "leniently"),
     [
-        ({"outcome": "PASS", "more": 1}, "more is unknown", ""),
-        ({"outcome": "PASS", "size": "NaN"}, "size is no float", ""),
-        ({"outcome": "PASS", "size": math.nan}, "size is no float", ""),
-        ({"outcome": "PASS", "size": 10**400}, "size is no float", "size is no float"),
-        ({"outcome": "PASS", "size": True}, "size is no float", "size is no float"),
-        ({"outcome": "PASS", "shares": {"x": "soon"}}, "shares.x is no float", "shares.x is no float"),
-        ({"outcome": "GOOD"}, "outcome is no Outcome", "outcome is no Outcome"),
-        ({"outcome": "PASS", "parts": [*PARTS, {}]}, r"parts\[2\].name is missing", r"parts\[2\].name is missing"),
-        ({"outcome": "PASS", "parts": [3]}, r"parts\[0\] is no object with names", r"parts\[0\] is no object"),
+        ({"outcome": "PASS", "size": "NaN"}, "size: Expected `float`, got `str`", ""),
+        ({"outcome": "PASS", "size": 10**400}, "size: Number out of range", "size: Number out of range"),
+        ({"outcome": "PASS", "size": True}, "size: Expected `float`, got `bool`", "size: Expected `float`, got `bool`"),
+        ({"outcome": "PASS", "shares": {"x": "soon"}}, r"shares\[...\]: Expected `float`", "shares"),
+        ({"outcome": "GOOD"}, "outcome: Invalid enum value 'GOOD'", "outcome: Invalid enum value 'GOOD'"),
+        ({"shares": {}}, "Object missing required field `outcome`", "`outcome`"),
+        ({"outcome": "PASS", "shares": [3]}, "shares: Expected `object`, got `array`", "shares"),
     ],
 )
 def test_what_is_something_else_is_named(document, strictly, leniently):

@@ -119,7 +119,7 @@ def test_a_report_that_cannot_be_read_is_no_pass(tmp_path, put):
 
 def test_an_exit_code_that_is_no_number_is_none(tmp_path):
     record = judged(tmp_path, report(False), exit_code=0)
-    assert (record.outcome, "ValueError exit_code is no int" in record.reason) == (ERROR, True)
+    assert (record.outcome, "ValueError exit_code: Expected `int`" in record.reason) == (ERROR, True)
 
 
 @pytest.mark.parametrize("wrong", [{"reason": 3}, {"subject": None}, {"outcome": "GOOD"}, {"diff": {"mean_abs": None}}])

@@ -199,8 +199,7 @@ def read_manifest(folder: Path) -> BundleManifest:
 
 
 def _manifest(document: Mapping[str, object]) -> BundleManifest:
-    data = {key: value for key, value in document.items() if key not in ("kind", "format", "content")}
-    manifest = parse_as(BundleManifest, data)
+    manifest = parse_as(BundleManifest, document)
     stored = (one.file for one in manifest.weights.values())
     for name in (*manifest.files, *manifest.inputs.values(), *stored):
         path = PurePosixPath(name)

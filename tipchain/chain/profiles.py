@@ -29,7 +29,7 @@ from tipchain.chain.suites import (
     condition,
     script_words,
 )
-from tipchain.errors import ProfileError, UsageError, did_you_mean, suggestion
+from tipchain.errors import ProfileError, UsageError, suggestion
 
 if TYPE_CHECKING:
     from tipchain.core.json_text import Json
@@ -138,6 +138,7 @@ def _merge(base: object, own: object) -> Json:
 
 @cache
 def _document(path: Path) -> tuple[LinedYaml, dict[str, Json]]:
+    from tipchain.core.yaml_reader import Reader as _Reader
     from tipchain.core.yaml_reader import load_yaml
 
     document = load_yaml(path, ProfileError, "a suite's profile")
@@ -145,17 +146,9 @@ def _document(path: Path) -> tuple[LinedYaml, dict[str, Json]]:
     base = data.pop("extends", None)
     if base is not None:
         if base not in _shipped():
-            raise ProfileError(
-                "extends an unknown suite",
-                file=path,
-                line=document.line(("extends",)),
-                key="extends",
-                found=base,
-                expected=", ".join(_shipped()),
-                hint=did_you_mean(str(base), _shipped()),
-            )
+            raise _Reader(document).unknown("extends", _shipped(), "extends an unknown suite", base)
         if path == SHIPPED / f"{base}.yaml":
-            raise ProfileError("extends itself", file=path, line=document.line(("extends",)), key="extends")
+            raise _Reader(document).error("extends", "extends itself")
         inherited = dict(_document(SHIPPED / f"{base}.yaml")[1])
         for key in OWN_KEYS:
             inherited.pop(key, None)
@@ -224,7 +217,7 @@ class _Profile:
     def below(self, path: tuple[str, ...], data: Mapping[str, Json]) -> Reader:
         from tipchain.core.yaml_reader import Reader as _Reader
 
-        return _Reader(self.path, self.document, path, data)
+        return _Reader(self.document, path, data)
 
     def suite(self) -> Suite:
         reader = self.reader
@@ -387,5 +380,4 @@ class _Profile:
 
     def known(self, place: Sequence[str], what: str, name: str, known: Collection[str]) -> None:
         if name not in known:
-            expected, hint = ", ".join(sorted(known)), did_you_mean(name, known)
-            raise self.reader.error(tuple(place), f"unknown {what}", found=name, expected=expected, hint=hint)
+            raise self.reader.unknown(tuple(place), sorted(known), f"unknown {what}", name)

@@ -211,8 +211,7 @@ def case_folders(case: Path, mode: Mode) -> DataFolders:
     from tipchain.core.yaml_reader import Reader, load_yaml
 
     try:
-        document = load_yaml(case)
-        reader = Reader(case, document, (), document.data)
+        reader = Reader(load_yaml(case))
         data_set = reader.mapping("data", optional=True).choice("set", tuple(DATA_SETS), default=DIGITS)
         own = reader.mapping("modes", optional=True).mapping(mode.value, optional=True)
         return data_folders(mode, data_set, own.choice("data", ("lite", "whole"), default=None))

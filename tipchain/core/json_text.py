@@ -6,16 +6,14 @@ import errno
 import json
 import math
 import os
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import Enum
 from functools import cache
-from itertools import repeat
 from pathlib import Path
 from stat import S_ISREG
-from types import NoneType, UnionType
-from typing import Any, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args, get_type_hints
 
 from tipchain.framework_types import Setting
 
@@ -23,19 +21,22 @@ Json: TypeAlias = Any
 """A value of JSON or of a YAML file: text, number, flag, None, a list or a dict of such."""
 JsonObject: TypeAlias = Mapping[str, Json]
 """A JSON object."""
+if TYPE_CHECKING:
+    Number: TypeAlias = complex
+else:
+    from numbers import Complex as Number  # of which integers and floats are instances
 _T = TypeVar("_T")
-_LARGEST_INTEGER = 2**63 - 1
-"""The largest integer that a column of a database holds."""
+_hints = cache(get_type_hints)
 
 
-def parse_json(text: str | bytes) -> Json:
-    """Return the value of a JSON text.
+def parse_json(text: str | bytes, **numbers: Setting) -> Json:
+    """Return the value of a JSON text; ``numbers``: how `json.loads` reads them.
 
     Raises:
         ValueError: it is no JSON, no UTF-8, nested more deeply than Python follows, or has a number of thousands of digits.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, **numbers)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
@@ -45,207 +46,75 @@ def read_json(path: Path) -> Json:
 
     Raises:
         OSError: it cannot be read, or is no regular file.
-        ValueError: as `parse_json`.
+        ValueError: as `parse_json`, or a number is not finite or larger than a column of a database holds.
     """
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as file:
         if not S_ISREG(os.fstat(handle).st_mode):
             raise OSError(errno.EINVAL, "is no regular file", str(path))
-        return parse_json(file.read())
+        return parse_json(file.read(), parse_int=_integer, parse_float=_finite, parse_constant=_finite)
+
+
+def _integer(text: str) -> int:
+    if abs(number := int(text)) >= 2**63:
+        raise ValueError(f"{text:.40} is too large")
+    return number
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is no finite number")
+    return number
 
 
 def parse_as(kind: type[_T], value: object, where: str = "", *, lenient: bool = False) -> _T:
-    """Return a JSON value as an instance of a type, field by field.
+    """Return a JSON value as an instance of a type, such as a dataclass; names that it does not have are passed over.
 
     Args:
-        kind: the type; of its fields str, int, float, bool, None, Any, Literal, enumerations by name or value, tuples,
-            lists, mappings by name, dataclasses, named tuples, and one of these or None; of several, the first that fits.
+        kind: the type; an enumeration's members are known by their values, named tuples by the names of their fields.
         value: what was read.
         where: the names above it, for the error.
-        lenient: whether NaN and infinities are taken, as numbers or by name, and names that are unknown are passed over.
+        lenient: whether numbers may stand there as texts, such as ``NaN`` and ``Infinity``.
 
     Raises:
         ValueError: it is something else; which name is at fault.
     """
-    whatever: Setting = kind
+    import msgspec  # plans are faster without it
+
     try:
-        parsed: _T = _reader(whatever, lenient)(value)
-    except _MisfitError as error:
-        place = where + "".join(reversed(error.above))
-        name = (place if where else place.removeprefix(".")) or "it"
-        raise ValueError(str(error).replace(IT, name, 1)) from None
-    return parsed
+        return msgspec.convert(_in_order(kind, value), kind, strict=not lenient, dec_hook=_decoded)
+    except msgspec.ValidationError as error:
+        fact, _, place = str(error).partition(" - at `$")
+        name = f"{where}{place.removesuffix('`')}".removeprefix(".")
+        raise ValueError(f"{name}: {fact:.200}" if name else f"{fact:.200}") from None
 
 
-IT = "{it}"
-_Reader: TypeAlias = Callable[[Json], Json]
+def _decoded(kind: type, value: Json) -> Json:
+    if kind is not Number or not isinstance(value, str):
+        return value
+    with suppress(ValueError):
+        return float(value)  # by name: NaN, Infinity
+    return complex(value)
 
 
-class _MisfitError(ValueError):
-    """A value that does not fit (`IT`), and the names above it, innermost first."""
-
-    def __init__(self, text: str, *above: str) -> None:
-        super().__init__(text)
-        self.above = [*above]
-
-
-def _misfit(kind: Setting) -> _MisfitError:
-    kind = getattr(kind, "__name__", str(kind))
-    return _MisfitError(f"{IT} is no {kind}")
+def _in_order(kind: Setting, value: Json) -> Json:
+    """Return the fields of named tuples in their order, as msgspec reads them."""
+    named = _named_tuple(kind)
+    if named is None or not isinstance(value, (list, dict)):
+        return value
+    if isinstance(value, list):
+        return [_in_order(named, one) for one in value]
+    known = {**named._field_defaults, **value}
+    for name in named._fields:
+        if name not in known:
+            raise ValueError(f"{name} is missing")
+    return [_in_order(hint, known[name]) for name, hint in _hints(named).items()]
 
 
 @cache
-def _reader(kind: Setting, lenient: bool) -> _Reader:
-    """Return the reader of a type's values; a type is looked at once."""
-    origin: Setting = get_origin(kind)
-    inner = get_args(kind)
-    if origin is UnionType:
-        return _union_reader(inner, lenient)
-    if _is_dataclass(kind) or hasattr(kind, "_field_defaults"):
-        return _fields_reader(kind, lenient)
-    if origin in (tuple, list):
-        kinds = [_reader(one, lenient) for one in inner if one is not ...]
-        return _list_reader(origin, kinds, any_length=origin is list or ... in inner)
-    if origin in (Mapping, dict):
-        return _mapping_reader(*(_reader(one, lenient) for one in inner))
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return _member_reader(kind)
-    if kind in (str, bool, NoneType):
-        return _exact_reader(kind)
-    return _number_reader(kind) if lenient and kind in (float, complex) else _fitting_reader(kind)
-
-
-def _union_reader(inner: Sequence[Setting], lenient: bool) -> _Reader:
-    members = [_reader(one, lenient) for one in inner if one is not NoneType]
-    # As they are, however many others there are.
-    plain = {NoneType, str, bool, *([float] if lenient else [])} & set(inner)
-
-    def read(value: Json) -> Json:
-        if type(value) in plain:
-            return value
-        for member in members[:-1]:
-            with suppress(_MisfitError):
-                return member(value)
-        return members[-1](value)
-
-    return read
-
-
-@cache
-def _fields_of(kind: Setting, lenient: bool) -> tuple[Mapping[str, _Reader], Sequence[str]]:
-    """Return a reader for each field, and the fields without a default."""
-    from dataclasses import MISSING, fields
-
-    readers = {name: _reader(one, lenient) for name, one in get_type_hints(kind).items()}
-    if _is_dataclass(kind):
-        own = [one for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING]
-        needed = [one.name for one in own]
-    else:
-        needed = [name for name in readers if name not in kind._field_defaults]
-    return readers, needed
-
-
-def _fields_reader(kind: Setting, lenient: bool) -> _Reader:
-    def read(value: Json) -> Json:
-        readers, needed = _fields_of(kind, lenient)  # asked late: a field may be of the same kind
-        if not isinstance(value, dict):
-            raise _MisfitError(f"{IT} is no object with names")
-        for name in needed:
-            if name not in value:
-                raise _MisfitError(f"{IT} is missing", f".{name}")
-        found, name = {}, ""
-        if not (lenient or value.keys() <= readers.keys()):
-            raise _MisfitError(f"{IT} is unknown", f".{next(one for one in value if one not in readers)}")
-        try:
-            for name, one in value.items():
-                if name in readers:
-                    found[name] = readers[name](one)
-        except _MisfitError as error:
-            error.above.append(f".{name}")
-            raise
-        return kind(**found)
-
-    return read
-
-
-def _list_reader(origin: type, kinds: Sequence[_Reader], *, any_length: bool) -> _Reader:
-    def read(value: Json) -> Json:
-        if not isinstance(value, list) or not (any_length or len(kinds) == len(value)):
-            raise _misfit(origin)
-        found: list[Json] = []
-        try:
-            for one, part in zip(repeat(kinds[0]) if any_length else kinds, value):  # noqa: B905 - as long as the value
-                found.append(one(part))
-        except _MisfitError as error:
-            error.above.append(f"[{len(found)}]")
-            raise
-        return origin(found)
-
-    return read
-
-
-def _mapping_reader(read_name: _Reader, read_one: _Reader) -> _Reader:
-    def read(value: Json) -> Json:
-        if not isinstance(value, dict):
-            raise _misfit(Mapping)
-        found, name = {}, ""
-        try:
-            for name, one in value.items():
-                found[read_name(name)] = read_one(one)
-        except _MisfitError as error:
-            error.above.append(f".{name}")
-            raise
-        return found
-
-    return read
-
-
-def _member_reader(kind: type[Enum]) -> _Reader:
-    members = {**{one.value: one for one in kind}, **kind.__members__}
-
-    def read(value: Json) -> Json:
-        if not isinstance(value, (str, int)) or value not in members:
-            raise _misfit(kind)
-        return members[value]
-
-    return read
-
-
-def _exact_reader(kind: type) -> _Reader:
-    def read(value: Json) -> Json:
-        if type(value) is not kind:
-            raise _misfit(kind)
-        return value
-
-    return read
-
-
-def _number_reader(kind: type[float | complex]) -> _Reader:
-    def read(value: Json) -> Json:
-        if type(value) is kind:
-            return value
-        try:
-            return kind(value if type(value) in (int, float, str) else "")  # by name: NaN, Infinity
-        except (ValueError, OverflowError):
-            raise _misfit(kind) from None
-
-    return read
-
-
-def _fitting_reader(kind: Setting) -> _Reader:
-    largest = {int: _LARGEST_INTEGER, float: sys.float_info.max}.get(kind)
-    kinds, choices = ((int, float) if kind is float else (int,)), get_args(kind)
-
-    def read(value: Json) -> Json:
-        if largest is not None:
-            fits = type(value) in kinds and -largest <= value <= largest
-        else:
-            fits = kind is Any or (isinstance(value, str) and value in choices)
-        if not fits:
-            raise _misfit(kind)
-        return value
-
-    return read
+def _named_tuple(kind: Setting) -> Setting:
+    """Return the named tuple that a type is, or has inside; None where there is none."""
+    return next((one for one in (kind, *get_args(kind)) if hasattr(one, "_field_defaults")), None)
 
 
 _PLAIN = {NoneType, str, int, bool}
@@ -253,17 +122,12 @@ _PLAIN = {NoneType, str, int, bool}
 
 @cache
 def _names_of(kind: Setting) -> tuple[str, ...]:
-    """Return the field names of a dataclass or named tuple, () of others."""
-    if not _is_dataclass(kind):
-        return getattr(kind, "_fields", ())
-    from dataclasses import fields
+    """Return the field names of a dataclass, a named tuple or a msgspec.Struct, () of others."""
+    if not hasattr(kind, "__dataclass_fields__"):
+        return getattr(kind, "__struct_fields__", getattr(kind, "_fields", ()))
+    from dataclasses import fields  # plans are faster without it
 
     return tuple(one.name for one in fields(kind))
-
-
-def _is_dataclass(kind: Setting) -> bool:
-    """Tell whether a type is a dataclass; importing `dataclasses` would slow every plan."""
-    return hasattr(kind, "__dataclass_fields__")
 
 
 def _number(value: float) -> float | str:
@@ -274,7 +138,7 @@ def _number(value: float) -> float | str:
 
 
 def as_json(value: object, number: Callable[[float], float | str] = _number) -> Json:
-    """Return a value as JSON that `parse_as` reads, dataclasses as objects, enumerations as names.
+    """Return a value as JSON that `parse_as` reads, dataclasses as objects, enumerations, whose values are their names, as these.
 
     Args:
         value: a dataclass, a named tuple, or whatever may be a field of one.

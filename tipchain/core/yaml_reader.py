@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -90,6 +90,7 @@ Path_ = tuple[str, ...]
 class LinedYaml(NamedTuple):
     """A YAML document and the 1-based line of each key, by path."""
 
+    file: Path
     data: Mapping[str, Json]
     lines: Mapping[Path_, int]
     error: type[InputError] = CaseError
@@ -147,7 +148,7 @@ def load_yaml(path: Path, error: type[InputError] = CaseError, what: str = "a ca
             found="nothing" if data is None else type(data).__name__,
             expected="a mapping of keys",
         )
-    return LinedYaml(data=data, lines=lines, error=error)
+    return LinedYaml(path, data, lines, error)
 
 
 def _too_much(depth: int, error: type[InputError], file: Path, line: int) -> InputError:
@@ -194,9 +195,9 @@ def _collect(node: yaml.Node, path: Path_, lines: dict[Path_, int], file: Path, 
 class Reader:
     """Checked access to one mapping of the document; remembers which keys were asked for."""
 
-    def __init__(self, file: Path, document: LinedYaml, path: tuple[str, ...], data: Mapping[str, object]) -> None:
-        self.file, self.document, self.path = file, document, path
-        self.data = {str(key): value for key, value in data.items()}
+    def __init__(self, document: LinedYaml, path: Path_ = (), data: Mapping[str, object] | None = None) -> None:
+        self.document, self.path = document, path
+        self.data = {str(key): value for key, value in (document.data if data is None else data).items()}
         self.asked: list[str] = []
 
     def error(
@@ -215,13 +216,20 @@ class Reader:
             hint = None if meant is None else f"line {self.document.line((*self.path, meant))} has {meant!r}"
         return self.document.error(
             message,
-            file=self.file,
+            file=self.document.file,
             line=self.document.line(path),
             key=".".join(path),
             found=found,
             expected=expected,
             hint=hint,
         )
+
+    def unknown(
+        self, key: str | Path_, known: Collection[str], message: str = "is not known", found: object = None
+    ) -> InputError:
+        """Return the error of what was found, or else of the key itself, that is none of ``known``."""
+        hint = did_you_mean(str(key if found is None else found), known)
+        return self.error(key, message, found=found, expected=", ".join(known), hint=hint)
 
     def value(self, key: str, kinds: type | tuple[type, ...], expected: str, *, default: Json = ...) -> Json:
         """Return ``key``'s value of one of ``kinds``; without a default it is required."""
@@ -244,43 +252,41 @@ class Reader:
         """Return true or false."""
         return bool(self.value(key, bool, "true or false", default=default))
 
-    def integer(self, key: str, default: int, *, least: int = 0, most: int | None = None) -> int:
+    def integer(self, key: str, default: int | None, *, least: int = 0, most: int | None = None) -> Json:
         """Return a whole number of at least ``least`` and, if given, at most ``most``."""
         expected = f"a whole number >= {least}" + (f" and <= {most}" if most is not None else "")
         number = self.value(key, int, expected, default=default)
-        if number < least:
+        if number is not None and number < least:
             raise self.error(key, "is too small", found=number, expected=expected)
         if most is not None and number > most:
             raise self.error(key, "is too large", found=number, expected=expected)
-        return int(number)
-
-    def positive(self, key: str, default: float) -> float:
-        """Return a number above 0."""
-        number = float(self.value(key, (int, float), "a number > 0", default=default))
-        if not number > 0:
-            raise self.error(key, "is not positive", found=number, expected="a number > 0")
         return number
+
+    def positive(self, key: str, default: float | None) -> Json:
+        """Return a number above 0."""
+        number = self.value(key, (int, float), "a number > 0", default=default)
+        if number is not None and not number > 0:
+            raise self.error(key, "is not positive", found=number, expected="a number > 0")
+        return number if number is None else float(number)
 
     def choice(self, key: str, choices: Sequence[str], **default: object) -> Json:
         """Return one of ``choices``."""
         text = self.text(key, **default)
         if text is not None and text not in choices:
-            raise self.error(
-                key, "is not known", found=text, expected=", ".join(choices), hint=did_you_mean(text, choices)
-            )
+            raise self.unknown(key, choices, found=text)
         return text
 
     def mapping(self, key: str, *, optional: bool = False) -> Reader:
         """Return a reader of the mapping ``key``; a missing optional one is empty."""
         mapping = self.value(key, dict, "a mapping", default={} if optional else ...)
-        return Reader(self.file, self.document, (*self.path, key), mapping)
+        return Reader(self.document, (*self.path, key), mapping)
 
     def entries(self, key: str, expected: str, *, wrong: str) -> Iterator[Reader]:
         """Yield a reader of each mapping in the optional list ``key``; others are ``wrong``."""
         for number, found in enumerate(self.items(key, default=())):
             if not isinstance(found, dict):
                 raise self.error((key, str(number)), wrong, found=repr(found), expected=expected)
-            yield Reader(self.file, self.document, (*self.path, key, str(number)), found)
+            yield Reader(self.document, (*self.path, key, str(number)), found)
 
     def args(self, key: str) -> Options:
         """Return a mapping of arguments, unchecked."""
@@ -292,9 +298,12 @@ class Reader:
         entries: Sequence[Json] = self.value(key, list, "a list", **default)
         return entries
 
-    def done(self, *more: str) -> None:
+    def done(self) -> None:
         """Refuse keys that nothing asked for."""
-        known = list(dict.fromkeys((*self.asked, *more)))
+        self.refuse_others(list(dict.fromkeys(self.asked)), "is not a known key")
+
+    def refuse_others(self, known: Collection[str], message: str) -> None:
+        """Refuse keys that are none of ``known``."""
         for key in self.data:
             if key not in known:
-                raise self.error(key, "is not a known key", expected=", ".join(known), hint=did_you_mean(key, known))
+                raise self.unknown(key, known, message)

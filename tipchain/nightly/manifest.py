@@ -75,9 +75,7 @@ def choices(one: Reader, key: str, choices: Sequence[Any], default: Sequence[Any
     found = texts(one, key, f"a list of {', '.join(choices)}", default)
     for text in found:
         if text not in choices:
-            raise one.error(
-                key, "is not known", found=text, expected=", ".join(choices), hint=did_you_mean(text, choices)
-            )
+            raise one.unknown(key, choices, found=text)
     if not found and default:
         raise one.error(key, "is empty", expected=f"some of {', '.join(choices)}")
     return tuple(dict.fromkeys(found))
@@ -237,8 +235,7 @@ def load_manifest(path: Path) -> NightManifest:
     Raises:
         ManifestError: it cannot be read, or something in it is wrong.
     """
-    document = load_yaml(path, ManifestError, "a manifest")
-    reader = Reader(path, document, (), document.data)
+    reader = Reader(load_yaml(path, ManifestError, "a manifest"))
     given, root = reader.text("root", default=None), project_above(path.resolve().parent)
     if given is not None:
         root = (path.resolve().parent / Path(given).expanduser()).resolve()
@@ -298,13 +295,7 @@ def _needed(one: Reader, modes: Sequence[Mode], data: Mapping[str, DataFolder]) 
     known = [mode.value for mode in modes]
     for mode, name in needed.items():
         if mode != EVERY_MODE and mode not in known:
-            raise one.error(
-                "data",
-                "names a mode that the entry does not have",
-                found=mode,
-                expected=", ".join(known),
-                hint=did_you_mean(mode, known),
-            )
+            raise one.unknown("data", known, "names a mode that the entry does not have", mode)
         if name not in data:
             raise one.error(
                 "data",

@@ -12,7 +12,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -397,9 +397,7 @@ class NightSummary:
 def read_summary(night: Path) -> NightSummary | None:
     """Return a finished night's summary of itself; None if it has not finished, or that cannot be read."""
     with suppress(OSError, ValueError):
-        document = read_document(night / FINISHED)
-        known = {one.name: document[one.name] for one in fields(NightSummary) if one.name in document}
-        return parse_as(NightSummary, known)  # a time that is no number is refused
+        return parse_as(NightSummary, read_document(night / FINISHED))  # a time that is no number is refused
     return None
 
 

@@ -395,8 +395,7 @@ def load_case(path: str | Path, reseed: int = 0) -> Case:
             found="a folder" if file.is_dir() else None,
             expected="a YAML file such as configs/alexnet.yaml",
         )
-    document = load_yaml(file)
-    reader = Reader(file, document, (), document.data)
+    reader = Reader(load_yaml(file))
     root = _root(reader, file)
     stages = _stages(reader)
     name: str = reader.text("id")
@@ -458,9 +457,7 @@ def _stages(reader: Reader) -> tuple[str, ...]:
     )
     for number, stage in enumerate(found):
         if stage not in STAGES:
-            hint = did_you_mean(str(stage), STAGES)
-            place = ("stages", str(number))
-            raise reader.error(place, "is not a known stage", found=stage, expected=", ".join(STAGES), hint=hint)
+            raise reader.unknown(("stages", str(number)), STAGES, "is not a known stage", stage)
     if not found:
         raise reader.error("stages", "is empty", expected=f"some of {', '.join(STAGES)}")
     return tuple(stage for stage in STAGES if stage in found)
@@ -511,17 +508,11 @@ def _weights(reader: Reader, root: Path) -> WeightsSpec:
     return spec
 
 
-def _refuse_unknown(reader: Reader, known: Collection[str], message: str) -> None:
-    for key in reader.data:
-        if key not in known:
-            raise reader.error(key, message, expected=", ".join(known), hint=did_you_mean(key, known))
-
-
 def _overrides(reader: Reader, stages: Sequence[str], root: Path) -> Mapping[str, Override]:
     by_stage = reader.mapping("overrides", optional=True)
     result = {}
     able = [stage for stage in stages if {"fake", "weights"} & set(INFO[stage].uses)]
-    _refuse_unknown(by_stage, able, "is not a stage of this case with a model")
+    by_stage.refuse_others(able, "is not a stage of this case with a model")
     for stage in by_stage.data:
         one = by_stage.mapping(stage)
         result[stage] = Override(
@@ -545,7 +536,7 @@ def _names(reader: Reader, key: str, default: Sequence[str]) -> tuple[str, ...]:
 def _tolerances(reader: Reader) -> Mapping[str, Mapping[str, Tolerance]]:
     stages = reader.mapping("tolerances", optional=True)
     result: dict[str, Mapping[str, Tolerance]] = {}
-    _refuse_unknown(stages, STAGES, "is not a known stage")
+    stages.refuse_others(STAGES, "is not a known stage")
     for stage in stages.data:
         keys = stages.mapping(stage)
         result[stage] = {key: _tolerance(keys, stage, key) for key in keys.data}
@@ -572,7 +563,7 @@ def _tolerance(keys: Reader, stage: str, key: str) -> Tolerance:
 
 def _modes(reader: Reader) -> Mapping[str, ModeSettings]:
     modes = reader.mapping("modes", optional=True)
-    _refuse_unknown(modes, [mode.value for mode in CHAIN_MODES], "is not a known mode")
+    modes.refuse_others([mode.value for mode in CHAIN_MODES], "is not a known mode")
     return MappingProxyType({name: read_settings(ModeSettings, modes, name) for name in modes.data})
 
 
@@ -619,11 +610,9 @@ def check_builders(case: Case, stages: Collection[str], sides: Collection[str]) 
     if not wrong:
         return
     (first, (side, key, hint)), *others = wrong.items()
-    raise CaseError(
+    raise Reader(load_yaml(case.path)).error(
+        ("sides", side, key),
         first,
-        file=case.path,
-        key=f"sides.{side}.{key}",
-        line=load_yaml(case.path).line(("sides", side, key)),
         found=getattr(case.sides[side], key),
         hint="\n  ".join(filter(None, (hint, *(f"and {other}" for other, _ in others)))),
     )

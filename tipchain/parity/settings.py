@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from types import MappingProxyType
-from typing import TypeVar
+from types import MappingProxyType, NoneType
+from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from tipchain.core.blame import SIDES
 from tipchain.core.yaml_reader import Reader
@@ -17,71 +17,54 @@ from tipchain.parity.envelope import FACTOR
 
 T = TypeVar("T")
 Args = Options
-EVAL, TRAIN = MODES = ("eval", "train")
-"""The modes that a model can run backward in, by the names that they have in a case."""
-SINGLE, DOUBLE = DTYPES = ("float32", "float64")
 DROPOUT = ("off", "equal")
-LAYERS, MODEL = PARAMETERS = ("layers", "model")
-"""The updated parameters: those of a few layers of the usual kinds, or of the case's own model."""
 BASE = ""
 """The name of the case's own loss among its variants."""
 
 
 def read_settings(kind: type[T], reader: Reader, key: str) -> T:
-    """Read a mapping of a case, each field as it says itself, then check all of them together by ``check``.
+    """Read a mapping of a case, each field by its type or as it says itself, then check all of them together by ``check``.
 
     Raises:
         CaseError: a value that cannot be; the message names file, line and key.
     """
     mapping = reader.mapping(key, optional=True)
-    found = kind(**{one.name: one.metadata["read"](mapping, one.name) for one in fields(kind)})  # type: ignore[arg-type]
+    hints = get_type_hints(kind)
+    found = kind(**{one.name: _read(mapping, one, hints[one.name]) for one in fields(kind)})  # type: ignore[arg-type]
     if hasattr(found, "check"):
         found.check(mapping)
     mapping.done()
     return found
 
 
+def _read(reader: Reader, one: Setting, hint: Setting) -> Setting:
+    """Read a field: whole numbers are at least ``least``, others above 0."""
+    if "read" in one.metadata:
+        return one.metadata["read"](reader, one.name)
+    name, default = one.name, one.default
+    kind = get_args(hint)[0] if NoneType in get_args(hint) else hint
+    if get_origin(kind) is Literal:
+        return reader.choice(name, get_args(kind), default=default)
+    if kind is bool:
+        return reader.flag(name, default)
+    if kind is int:
+        return reader.integer(name, default, least=one.metadata["least"])
+    return reader.positive(name, default) if kind is float else reader.args(name)
+
+
 _T = TypeVar("_T")
-_Choice = TypeVar("_Choice", str, str | None)
 
 
-def _own(read: Callable[[Reader, str], object], default: _T, *, shown: bool = True) -> _T:
-    """Return a field with a reader of its own; ``shown``: dumps depend on it."""
-    return field(default=default, metadata={"read": read}, repr=shown)
+def _own(default: _T, read: Callable[[Reader, str], object]) -> _T:
+    return field(default=default, metadata={"read": read})
 
 
-def _mapping(read: Callable[[Reader, str], Args]) -> Args:
-    return field(default_factory=dict, metadata={"read": read})
-
-
-def _whole(default: int, least: int = 0) -> int:
-    return _own(lambda reader, key: reader.integer(key, default, least=least), default)
-
-
-def _positive(default: float, *, shown: bool = True) -> float:
-    return _own(lambda reader, key: reader.positive(key, default), default, shown=shown)
-
-
-def _flag(default: bool) -> bool:
-    return _own(lambda reader, key: reader.flag(key, default=default), default)
-
-
-def _choice(options: tuple[str, ...], default: _Choice) -> _Choice:
-    return _own(lambda reader, key: reader.choice(key, options, default=default), default)
-
-
-def _whole_or_none() -> int | None:
-    def read(reader: Reader, key: str) -> int | None:
-        found: int | None = reader.value(key, int, "a whole number >= 1", default=None)
-        if found is not None and found < 1:
-            raise reader.error(key, "is too small", found=found, expected="a whole number >= 1")
-        return found
-
-    return _own(read, None)
+def _whole(default: _T, least: int = 0) -> _T:
+    return field(default=default, metadata={"least": least})
 
 
 def _alpha(reader: Reader, key: str) -> float:
-    alpha = reader.positive(key, 1e-3)
+    alpha: float = reader.positive(key, 1e-3)
     if alpha > 0.05:
         raise reader.error(key, "is too large", found=alpha, expected="a probability of at most 0.05")
     return alpha
@@ -100,10 +83,10 @@ class BackwardSettings:
     """
 
     iterations: int = _whole(5, least=2)
-    learning_rate: float = _positive(1e-4)
-    mode: str = _choice(MODES, EVAL)
-    inputs: str = _choice(("fake", "train_loader"), "fake")
-    dtype: str = _choice(DTYPES, SINGLE)
+    learning_rate: float = 1e-4
+    mode: Literal["eval", "train"] = "eval"
+    inputs: Literal["fake", "train_loader"] = "fake"
+    dtype: Literal["float32", "float64"] = "float32"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,11 +106,11 @@ class DistributedSettings:
 
     processes: int = _whole(2, least=2)
     iterations: int = _whole(3, least=1)
-    batch_size: int | None = _whole_or_none()
-    learning_rate: float = _positive(1e-4)
-    training: bool = _flag(default=False)
-    find_unused_parameters: bool = _flag(default=False)
-    timeout_s: float = _positive(300.0, shown=False)
+    batch_size: int | None = _whole(None, least=1)
+    learning_rate: float = 1e-4
+    training: bool = False
+    find_unused_parameters: bool = False
+    timeout_s: float = field(default=300.0, repr=False)
 
     def global_batch(self, fake: int) -> int:
         """Return the samples of the global batch, where the fake inputs have ``fake``."""
@@ -163,8 +146,8 @@ class InferenceSettings:
         opset: the ONNX operator set of the conversion. paddle2onnx takes a later one if an operator needs it.
     """
 
-    batch_sizes: tuple[int, ...] = _own(_batch_sizes, (1, 4))
-    onnx: bool = _flag(default=True)
+    batch_sizes: tuple[int, ...] = _own((1, 4), _batch_sizes)
+    onnx: bool = True
     opset: int = _whole(17, least=7)
 
 
@@ -180,7 +163,7 @@ class InitSettings:
 
     seeds: int = _whole(5, least=2)
     values: int = _whole(2000, least=100)
-    alpha: float = _own(_alpha, 1e-3)
+    alpha: float = _own(1e-3, _alpha)
 
 
 def _variants(reader: Reader, key: str) -> Mapping[str, Args]:
@@ -210,19 +193,12 @@ class LossSettings:
             those of the case, except with ``soft_label`` and ``ignore_index``.
     """
 
-    args: Args = _mapping(Reader.args)
-    variants: Mapping[str, Args] = _mapping(_loss_variants)
+    args: Args = field(default_factory=dict)
+    variants: Mapping[str, Args] = field(default_factory=dict, metadata={"read": _loss_variants})
 
     def all(self) -> dict[str, dict[str, Setting]]:
         """Return the arguments of the case's own loss, under `BASE`, and of every variant."""
         return {BASE: dict(self.args)} | {name: {**self.args, **more} for name, more in self.variants.items()}
-
-
-def _first_rate(reader: Reader, key: str) -> float | None:
-    if key in reader.data:
-        return reader.positive(key, 1.0)
-    reader.asked.append(key)
-    return None
 
 
 def _schedule_per(reader: Reader, key: str) -> Mapping[str, str]:
@@ -245,7 +221,7 @@ class LrSettings:
     """
 
     steps: int = _whole(100, least=2)
-    learning_rate: float | None = _own(_first_rate, None)
+    learning_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +238,7 @@ class EnvelopeSettings:
     runs: int = _whole(3, least=1)
     iterations: int = _whole(10, least=2)
     ulps: int = _whole(ULPS, least=1)
-    factor: float = _positive(FACTOR, shown=False)
+    factor: float = field(default=FACTOR, repr=False)
 
     def check(self, reader: Reader) -> None:
         """Refuse a factor above the usual one without a reason."""
@@ -289,7 +265,7 @@ def _dropout(reader: Reader, key: str) -> str:
     if found is False:
         return "off"
     if found not in DROPOUT:
-        raise reader.error(key, "is not known", found=found, expected=", ".join(DROPOUT))
+        raise reader.unknown(key, DROPOUT, found=found)
     return str(found)
 
 
@@ -313,18 +289,18 @@ class TrainSettings:
 
     epochs: int = _whole(1, least=1)
     batch_size: int = _whole(4, least=1)
-    learning_rate: float = _positive(1e-4)
+    learning_rate: float = 1e-4
     schedule_per: Mapping[str, str] = field(
         default_factory=lambda: dict.fromkeys(SIDES, "epoch"), metadata={"read": _schedule_per}
     )
-    steps_per_epoch: int | None = _whole_or_none()
-    benchmark: Mapping[str, float] | None = _own(_benchmark, None)
-    dropout: str = _own(_dropout, "off")
+    steps_per_epoch: int | None = _whole(None, least=1)
+    benchmark: Mapping[str, float] | None = _own(None, _benchmark)
+    dropout: str = _own("off", _dropout)
     envelope: EnvelopeSettings = _own(
-        lambda reader, key: read_settings(EnvelopeSettings, reader, key), EnvelopeSettings()
+        EnvelopeSettings(), lambda reader, key: read_settings(EnvelopeSettings, reader, key)
     )
     seeds: int = _whole(1, least=1)
-    margin: float = _positive(0.15, shown=False)
+    margin: float = field(default=0.15, repr=False)
 
     def check(self, reader: Reader) -> None:
         """Refuse seeds beside a benchmark, and schedules that cannot be compared by iteration."""
@@ -350,11 +326,11 @@ class TrainDataSettings:
     """
 
     epochs: int = _whole(2, least=2)
-    batch_size: int | None = _whole_or_none()
+    batch_size: int | None = _whole(None, least=1)
     samples: int = _whole(64, least=1)
     draws: int = _whole(2000, least=100)
     images: int = _whole(4, least=1)
-    alpha: float = _own(_alpha, 1e-3)
+    alpha: float = _own(1e-3, _alpha)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,11 +347,11 @@ class UpdatesSettings:
     """
 
     iterations: int = _whole(5, least=5)
-    learning_rate: float = _positive(0.1)
-    decay_learning_rate: float = _positive(100.0)
+    learning_rate: float = 0.1
+    decay_learning_rate: float = 100.0
     seed: int = _whole(0)
-    parameters: str = _choice(PARAMETERS, LAYERS)
-    variants: Mapping[str, Args] = _mapping(_variants)
+    parameters: Literal["layers", "model"] = "layers"
+    variants: Mapping[str, Args] = field(default_factory=dict, metadata={"read": _variants})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,8 +367,8 @@ class DataSettings:
 
     batch_size: int = _whole(4, least=1)
     max_batches: int = _whole(100, least=1)
-    set: str = _choice(tuple(DATA_SETS), DIGITS)
-    args: Args = _mapping(Reader.args)
+    set: str = _own(DIGITS, lambda reader, key: reader.choice(key, tuple(DATA_SETS), default=DIGITS))
+    args: Args = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -405,6 +381,6 @@ class ModeSettings:
         seeds: replaces ``train.seeds``.
     """
 
-    data: str | None = _choice(("lite", "whole"), None)
-    epochs: int | None = _whole_or_none()
-    seeds: int | None = _whole_or_none()
+    data: Literal["lite", "whole"] | None = None
+    epochs: int | None = _whole(None, least=1)
+    seeds: int | None = _whole(None, least=1)

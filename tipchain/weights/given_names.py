@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tipchain.core.yaml_reader import load_yaml
+from tipchain.core.yaml_reader import Reader, load_yaml
 from tipchain.errors import InputError, UsageError, suggestion
 from tipchain.framework_types import Model
 from tipchain.weights.sides import NOT_IN_PORT, NOT_IN_TORCH, Target, join, paddle_layers, torch_layers
@@ -60,30 +60,20 @@ def read_names(path: Path) -> NameMap:
     Raises:
         InputError: it cannot be read, holds a name twice, or is no mapping of text to text.
     """
-    document = load_yaml(path, InputError, "a mapping of names")
-    data = dict(document.data)
-    ignore = data.pop("ignore", [])
+    reader = Reader(load_yaml(path, InputError, "a mapping of names"))
+    names = dict(reader.document.data)
+    ignore = names.pop("ignore", [])
     if not isinstance(ignore, list) or not all(isinstance(one, str) for one in ignore):
-        raise InputError(
-            "is no list of names",
-            file=path,
-            line=document.line(("ignore",)),
-            key="ignore",
-            found=repr(ignore),
-            expected=LIST,
-        )
-    below = isinstance(data.get("names"), dict) and len(data) == 1
-    names = data["names"] if below else data
-    lines = {str(key): document.line(("names", str(key)) if below else (str(key),)) for key in names}
+        raise reader.error("ignore", "is no list of names", found=repr(ignore), expected=LIST)
+    if isinstance(names.get("names"), dict) and len(names) == 1:
+        names, reader = names["names"], reader.mapping("names")
     for key, value in names.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise InputError(
-                "is no name", file=path, line=lines[str(key)], key=str(key), found=repr(value), expected=FORM
-            )
+            raise reader.error(str(key), "is no name", found=repr(value), expected=FORM)
     return NameMap(
         file=path,
         names=dict(names),
-        lines={key: line for key, line in lines.items() if line is not None},
+        lines={key: line for key in names if (line := reader.document.line((*reader.path, key))) is not None},
         ignore=tuple(ignore),
     )
 

@@ -18,7 +18,6 @@ from tipchain.frameworks.live_models import side_of
 from tipchain.numbers.tolerance import SAME_SINGLE, Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.case import checked_loss, open_builder
-from tipchain.parity.settings import DOUBLE, TRAIN
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import BatchLog, Bench, Recording
 from tipchain.parity.stages.judging import (
@@ -52,7 +51,7 @@ def record(bench: Bench) -> Recording:
 def _iterate(bench: Bench, model: Model, criterion: Loss, tensors: dict[str, Array], log: BatchLog) -> dict[str, Array]:
     """Return losses and rates; gradients, parameters and buffers go to ``tensors``."""
     settings, framework, names = bench.case.backward, bench.framework, bench.case.weights.names
-    if settings.mode == TRAIN:
+    if settings.mode == "train":
         framework.watch_variances(model)
     trainer = bench.trainer(model, settings.learning_rate)
     size = sum(one.nbytes for _, one in framework.parameters(model, names, shared=True))
@@ -91,9 +90,9 @@ def _iterate(bench: Bench, model: Model, criterion: Loss, tensors: dict[str, Arr
 
 
 def _start(bench: Bench) -> tuple[Model, Loss]:
-    model, name = bench.model(training=bench.case.backward.mode == TRAIN), bench.framework.name
+    model, name = bench.model(training=bench.case.backward.mode == "train"), bench.framework.name
     bench.framework.let_backward(model)
-    if bench.case.backward.dtype != DOUBLE:
+    if bench.case.backward.dtype != "float64":
         return model, bench.builder("loss")()
     build = open_builder(bench.case, name, "loss", plain=True)
     criterion = in_double(side_of(bench.framework), build())
@@ -119,7 +118,7 @@ def _gradient_noise(bench: Bench, tensors: Mapping[str, Array]) -> dict[str, Arr
 @contextmanager
 def _surroundings(bench: Bench) -> Iterator[None]:
     """Switch dropout off, and make float64 the default where the stage asks for it."""
-    wide = bench.case.backward.dtype == DOUBLE
+    wide = bench.case.backward.dtype == "float64"
     with bench.framework.randomness(None), bench.framework.double_precision() if wide else nullcontext():
         yield
 
@@ -127,7 +126,7 @@ def _surroundings(bench: Bench) -> Iterator[None]:
 def _inputs(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[Tensor], Tensor]]:
     """Yield the inputs and the label of each iteration in the stage's precision; ``log`` hears of the samples."""
     settings, size = bench.case.backward, bench.case.train.batch_size
-    widened = bench.framework.widened if settings.dtype == DOUBLE else lambda tensor: tensor
+    widened = bench.framework.widened if settings.dtype == "float64" else lambda tensor: tensor
     if settings.inputs == "fake":
         for _ in range(settings.iterations):
             yield list(map(widened, bench.fake_inputs())), widened(bench.fake_label())

@@ -17,7 +17,6 @@ from tipchain.frameworks import Updates
 from tipchain.frameworks.base import make_optimizer
 from tipchain.numbers.compare import common_factor, largest
 from tipchain.numbers.verdicts import Verdict, compare
-from tipchain.parity.settings import MODEL
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, scaled
 
@@ -33,14 +32,14 @@ MOST_DRAWN = 100_003
 
 def build_subject(bench: Bench) -> object:
     """Return the parameters' owner for the optimizer: the small model of layers, or the case's own."""
-    if bench.case.updates.parameters == MODEL:
+    if bench.case.updates.parameters == "model":
         return bench.framework.build(bench.builder("model"), bench.case.model_args)
     return bench.framework.build(bench.framework.build_layers, {})
 
 
 def names(bench: Bench) -> Mapping[str, str]:
     """Return Paddle's names by torch's for the model of `build_subject`."""
-    return bench.case.weights.names if bench.case.updates.parameters == MODEL else {}
+    return bench.case.weights.names if bench.case.updates.parameters == "model" else {}
 
 
 def variants(bench: Bench) -> dict[str, Options]:
@@ -56,7 +55,7 @@ def open_variant(bench: Bench, model: object, prefix: str, args: Mapping[str, ob
         CaseError: the builder refuses its arguments.
     """
     case = bench.case
-    if case.updates.parameters == MODEL:
+    if case.updates.parameters == "model":
         gc.collect()  # optimizers stand in cycles; the one before may hold several times the model
     try:
         return bench.framework.updates(
@@ -67,7 +66,7 @@ def open_variant(bench: Bench, model: object, prefix: str, args: Mapping[str, ob
         if prefix:
             key = key.replace("optimizer", f"updates.variants.{prefix[:-1]}", 1)
         hints = [error.hint] if error.hint else []
-        if case.updates.parameters != MODEL:
+        if case.updates.parameters != "model":
             hints.append("rules for the case's own parameters need `updates: {parameters: model}`")
         raise CaseError(
             error.message,
