@@ -145,6 +145,11 @@ def changed(edits):
             ["x = paddle.compat.pad(x, (0, 1)).divide_(paddle.to_tensor(0.8))"],
         ),
         (
+            "power",
+            "TypeError: (InvalidType) Type promotion only support calculations between floating-point numbers",
+            ["x = self.power.astype(paddle.pow(2.0, x).dtype) + paddle.pow(2.0, x)"],
+        ),
+        (
             "qkv",
             "ValueError: (InvalidArgument) In operator matmul, the [2] dimension of Input(X) must be equal to the [0] of Y",
             ["x = paddle.nn.functional.linear(x, self.qkv.weight)"],

@@ -179,6 +179,8 @@ def of_error(reason: str) -> Iterator[Rewrite]:
             yield from _imported(source, f"{module[1]}.{module[2]}")
     elif no_tensor := NO_TENSOR.search(message):
         yield from _as_tensor(source, line, no_tensor[1].removeprefix("elementwise_"), int(no_tensor[2]))
+    elif "Type promotion only support" in message:
+        yield from _promoted(source, line)
     elif "matmul" in message:
         yield from _not_turned(source, line)
     elif found["error"] == "NameError" and "'torch'" in message:
@@ -308,6 +310,16 @@ def _as_tensor(source: PortFile, line: int, function: str, position: int) -> Ite
             operands = [node.left, node.right]
         if position < len(operands):
             yield source.replaced((operands[position], f"paddle.to_tensor({ast.unparse(operands[position])})"))
+
+
+def _promoted(source: PortFile, line: int) -> Iterator[Rewrite]:
+    """Yield a statement with one operand cast to the other's dtype: Paddle promotes no integers to floats."""
+    for node in ast.walk(source.statement(line) or source.tree):
+        if isinstance(node, ast.BinOp):
+            for one, other in ((node.left, node.right), (node.right, node.left)):
+                dtype = ast.Attribute(value=other, attr="dtype", ctx=ast.Load())
+                cast = ast.Attribute(value=one, attr="astype", ctx=ast.Load())
+                yield source.replaced((one, ast.Call(func=cast, args=[dtype], keywords=[])))
 
 
 def _not_turned(source: PortFile, line: int) -> Iterator[Rewrite]:
