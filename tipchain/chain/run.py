@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import signal
@@ -24,8 +23,9 @@ from tipchain.chain.gpus import Gpus, Leases, find_gpus
 from tipchain.chain.params import read_text
 from tipchain.chain.plan import Command, Plan, Result, result_json
 from tipchain.chain.process import Stop
-from tipchain.core.files import DATA_VARIABLE, sha256_of
+from tipchain.core.files import DATA_VARIABLE
 from tipchain.core.json_text import Json, parse_as
+from tipchain.core.store import digest, mark
 from tipchain.errors import BAD, Outcome, ParamsError
 
 # A command's result depends on its words, its environment, its folder, and the files and folders that they name: as a word, as the part of
@@ -34,8 +34,6 @@ from tipchain.errors import BAD, Outcome, ParamsError
 # checkout.
 
 
-HASHED_BYTES = 64 << 20
-"""Larger files are taken to be unchanged where their size and time of change are."""
 LISTED = 10_000
 """Entries of a folder that are looked at."""
 _IGNORED = ("__pycache__", ".git")
@@ -62,7 +60,7 @@ class Inputs:
             path: after[path] if path in after and entries.items() <= after[path].items() else entries
             for path, entries in self.folders.items()
         }
-        return {**self.files, **{path: _digest(entries) for path, entries in listings.items()}}
+        return {**self.files, **{path: digest(entries) for path, entries in listings.items()}}
 
 
 def _path(text: str, command: Command, place: Place) -> Path:
@@ -91,10 +89,6 @@ def _list(folder: Path) -> Listing:
             if len(found) >= LISTED:
                 return found
     return found
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(repr(value).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 # ``journal.jsonl`` in the run's folder has one JSON object a line:
@@ -131,7 +125,7 @@ class Journal:
         self.path = run / FILE_NAME
         self.problem = ""
         self._lock = threading.Lock()
-        self._hashes: dict[Stamp, str] = {}  # a file whose state is unchanged is hashed once
+        self._marks: dict[Stamp, str] = {}  # a file whose state is unchanged is read once
         self._before: dict[str, Inputs] = {}
         # Commands whose latest attempt passed, by id.
         passes: dict[str, _Pass] = {}
@@ -203,7 +197,7 @@ class Journal:
         words = command.argv
         with suppress(UnsettledError):
             words = settle(command, place.root, place.run).argv
-        call = _digest([command.argv, words, sorted(env.items()), command.cwd])
+        call = digest([command.argv, words, sorted(env.items()), command.cwd])
         files: dict[str, str] = {}
         folders: dict[str, Listing] = {}
         for text in sorted({*_texts(words), env[DATA_VARIABLE]}):
@@ -222,12 +216,9 @@ class Journal:
             found = stamp(path)
         if found is None:
             return ""
-        if found.size > HASHED_BYTES:
-            return f"size {found.size} changed {found.mtime_ns}"
-        if found not in self._hashes:
-            with suppress(OSError):
-                self._hashes[found] = sha256_of(path)
-        return self._hashes.get(found, "")
+        if found not in self._marks:
+            self._marks[found] = mark(str(path), "content")
+        return self._marks[found]
 
     def _append(self, line: Mapping[str, object], *, whole: bool = False) -> None:
         data = json.dumps(line, ensure_ascii=True, allow_nan=False).encode() + b"\n"

@@ -19,10 +19,11 @@ import numpy as np
 
 import tipchain
 from tipchain.core.blame import UsersError, serving, users_fault
-from tipchain.core.files import atomic_write, made_in, replacing_path, sha256_of
+from tipchain.core.files import made_in, replacing_path, sha256_of
 from tipchain.core.guard import guarded
-from tipchain.core.json_text import Json, JsonObject, as_json, parse_as
+from tipchain.core.json_text import Json, JsonObject, as_json, parse_as, read_json
 from tipchain.core.machine import end_with_parent
+from tipchain.core.store import StoreEntry, digest, find_entry, mark
 from tipchain.errors import DataError, ExitCode, InputError, MissingFrameworkError, TipchainError, WeightsError
 from tipchain.framework_types import Array, Loader, Model, Nested, Tensor
 from tipchain.frameworks import load_framework
@@ -244,12 +245,8 @@ def ridge_head(features: Array, labels: object, classes: int, *, penalty: float)
 # The weights that both sides of a case start from.
 #
 # Made once per case and training data, kept in ``data/weights/<case>/<data>/`` of `made_in`: ``torch.pth``,
-# ``paddle.pdparams`` converted from it, and ``manifest.json`` with the recipe and checksums, written last.
+# ``paddle.pdparams`` converted from it, and an entry of the store beside each, ``torch.json`` and ``paddle.json``.
 # Run as ``python -m tipchain.parity.weights JOB.json ...`` it does the work that needs the frameworks.
-
-
-FORMAT = 3
-"""Number of the cached weights' format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,13 +333,13 @@ def prepare_variants(
         for folder, case in zip(folders, cases, strict=True):
             train_data, _ = data_roots(case, mode, data_path)
             try:
-                recipe = recipe_of(case, train_data)
+                keys = keys_of(case, train_data)
             except InputError as error:
                 found[folder] = error
                 continue
-            if force or not _fresh(folder, recipe, sides, case.root):
-                if force:
-                    (folder / "manifest.json").unlink(missing_ok=True)
+            if force:
+                _forget(folder)
+            if not all(find_entry(_entry(folder, side), keys[side], case.root) for side in sides):
                 jobs.append(
                     _Job(
                         case=str(case.path),
@@ -350,20 +347,19 @@ def prepare_variants(
                         variant=case.variant,
                         folder=str(folder),
                         train_data=str(train_data),
-                        recipe=recipe,
+                        keys=keys,
                         sides=sides,
                     )
                 )
         found |= _make(jobs)
-        return [found.get(folder) or _files(folder) for folder in folders]
+        return [found.get(folder) or _files(folder, sides) for folder in folders]
 
 
-def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, object]]:
-    """Return, by side, all that the prepared weights depend on."""
+def keys_of(case: Case, train_data: Path) -> dict[str, str]:
+    """Return, by side, the key of all that the prepared weights depend on."""
     weights = case.weights
     from_data = weights.init is not None and (weights.fit_head or weights.calibrate == "train_data")
     torch_recipe: dict[str, Json] = {
-        "format": FORMAT,
         "init": weights.init,
         "seed": weights.seed,
         "fit_head": weights.fit_head,
@@ -386,7 +382,7 @@ def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, object]]:
         "ignore": list(weights.ignore),
         "converter": [sha256_of(path) for path in converters],
     }
-    return {"torch": torch_recipe, "paddle": paddle_recipe}
+    return {"torch": digest(torch_recipe), "paddle": digest(paddle_recipe)}
 
 
 def _identity(case: Case, side: str) -> list[Json] | None:
@@ -399,45 +395,23 @@ def _identity(case: Case, side: str) -> list[Json] | None:
         raise WeightsError("cannot be read", file=path, key=f"weights.{side}", found=found) from error
 
 
-def _unchanged(entry: JsonObject, recipe: Mapping[str, object], root: Path) -> bool:
-    """Tell whether an entry of the manifest was made by this recipe from sources that are as they were."""
-    if entry.get("recipe") != recipe:
-        return False
-    try:
-        return all(sha256_of(root / file) == known for file, known in entry["sources"].items())
-    except OSError:
-        return False
+def _entry(folder: Path, side: str) -> Path:
+    return folder / f"{side}.json"
 
 
-def _manifest(folder: Path) -> dict[str, Json]:
-    try:
-        found = json.loads((folder / "manifest.json").read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+def _forget(folder: Path) -> None:
+    for side in SIDES:
+        _entry(folder, side).unlink(missing_ok=True)
 
 
-def _fresh(folder: Path, recipe: JsonObject, sides: tuple[str, ...], root: Path) -> bool:
-    manifest = _manifest(folder)
-    for side in sides:
-        entry = manifest.get(side, {})
-        if not _unchanged(entry, recipe[side], root):
-            return False
-        path = Path(entry["path"])
-        path = path if path.is_absolute() else folder / path
-        if not path.is_file() or path.stat().st_size != entry["size"]:
-            return False
-    return True
-
-
-def _files(folder: Path) -> WeightFiles:
-    manifest = _manifest(folder)
-    entries = {side: manifest[side] for side in SIDES if side in manifest}
+def _files(folder: Path, sides: Sequence[str]) -> WeightFiles:
+    entries = {side: parse_as(StoreEntry, read_json(_entry(folder, side))) for side in sides}
+    facts = {side: entry.facts for side, entry in entries.items()}
     return WeightFiles(
-        paths={side: folder / entry["path"] for side, entry in entries.items()},
-        sha256={side: entry["sha256"] for side, entry in entries.items()},
-        digest=manifest["digest"],
-        names=entries.get("paddle", {}).get("names", {}),
+        paths={side: folder / next(iter(entry.files)) for side, entry in entries.items()},
+        sha256={side: known["sha256"] for side, known in facts.items()},
+        digest=facts[sides[0]]["digest"],
+        names=facts.get("paddle", {}).get("names", {}),
     )
 
 
@@ -448,7 +422,7 @@ class _Job:
     variant: str
     folder: str
     train_data: str
-    recipe: JsonObject
+    keys: Mapping[str, str]
     sides: tuple[str, ...]
 
 
@@ -505,42 +479,30 @@ def make(job: _Job) -> None:
     framework = load_framework("torch")
     framework.configure(Device(kind="cpu"), case.weights.seed, threads=2)
     model = framework.build(open_builder(case, "torch", "model"), case.model_args)
-    manifest = _manifest(folder)
-    (folder / "manifest.json").unlink(missing_ok=True)
-    known = manifest.get("torch", {})
-    made = _unchanged(known, job.recipe["torch"], case.root) and torch_path.is_file()
-    if case.weights.torch is None and not made:
-        initialize(case, model, Path(job.train_data))
-        import torch
+    kept = find_entry(_entry(folder, "torch"), job.keys["torch"], case.root)
+    if kept is None:
+        _forget(folder)
+        if case.weights.torch is None:
+            initialize(case, model, Path(job.train_data))
+            import torch
 
-        with replacing_path(torch_path) as beside:
-            torch.save(model.state_dict(), beside)
+            with replacing_path(torch_path) as beside:
+                torch.save(model.state_dict(), beside)
     state = load_torch_weights(model, torch_path)
-    result: dict[str, Json] = {
-        "digest": state_digest(state),
-        "torch": _entry(
-            torch_path, folder, job.recipe["torch"], known["sources"] if made else imported_sources(case.root)
-        ),
-    }
+    known = {"digest": state_digest(state)}
+    if kept is None:
+        _keep(job, "torch", torch_path, case.root, known)
     if "paddle" in job.sides:
-        atomic_write(folder / "manifest.json", json.dumps(result))  # torch's stay where the port does not take them
+        _entry(folder, "paddle").unlink(missing_ok=True)  # torch's stays where the port does not take it
         names = _convert(case, model, torch_path, folder / "paddle.pdparams")
-        result["paddle"] = {
-            **_entry(folder / "paddle.pdparams", folder, job.recipe["paddle"], imported_sources(case.root)),
-            "names": names,
-        }
-    atomic_write(folder / "manifest.json", json.dumps(result, indent=1) + "\n")
+        _keep(job, "paddle", folder / "paddle.pdparams", case.root, {**known, "names": names})
 
 
-def _entry(path: Path, folder: Path, recipe: Mapping[str, object], sources: Mapping[str, str]) -> dict[str, Json]:
-    name = path.name if path.parent == folder else str(path.resolve())
-    return {
-        "path": name,
-        "size": path.stat().st_size,
-        "sha256": sha256_of(path),
-        "recipe": dict(recipe),
-        "sources": dict(sources),
-    }
+def _keep(job: _Job, side: str, path: Path, root: Path, facts: JsonObject) -> None:
+    sources = {file: f"content {found}" for file, found in imported_sources(root).items()}
+    name = path.name if path.parent == Path(job.folder) else str(path.resolve())
+    files, known = {name: mark(str(path), "size")}, {**facts, "sha256": sha256_of(path)}
+    StoreEntry(key=job.keys[side], files=files, rests_on=sources, facts=known).write(_entry(Path(job.folder), side))
 
 
 def _convert(case: Case, torch_model: object, torch_path: Path, paddle_path: Path) -> dict[str, str]:
