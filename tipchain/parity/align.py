@@ -27,7 +27,7 @@ from tipchain.core.files import RUN_VARIABLE, append, atomic_write, commit, made
 from tipchain.core.json_text import JsonObject
 from tipchain.core.machine import CPUINFO, core_count, installed_versions
 from tipchain.core.progress import Progress, Stages
-from tipchain.core.store import StoreEntry, digest, find_entry, mark
+from tipchain.core.store import StoreEntry, digest, find_entry, listing, mark
 from tipchain.errors import MissingFrameworkError, Outcome, UsageError, worst
 from tipchain.modes import INFO, LATEST, NONE, SOLO, STAGES, Mode, dump_name, log_name, tensors_name
 from tipchain.numbers.dumps import load_record, meta_path, save_record
@@ -79,7 +79,7 @@ class ReferenceCache:
         common = {
             "case": case.digest,
             "path": job.case,
-            "data": [] if case.data.set == NONE else [_listing(Path(one)) for one in (job.train_data, job.eval_data)],
+            "data": [] if case.data.set == NONE else [digest(listing(one)) for one in (job.train_data, job.eval_data)],
             "job": {key: value for key, value in asdict(job).items() if key not in PASSING_JOB},
             "cwd": str(Path.cwd()),
             "environment": {k: v for k, v in os.environ.items() if k not in PASSING},
@@ -149,12 +149,6 @@ class ReferenceCache:
         except OSError as error:  # a full or read-only disk costs time, no result
             shutil.rmtree(path.parent, ignore_errors=True)
             print(f"{path.parent}: not kept: {error}", file=sys.stderr)
-
-
-def _listing(folder: Path) -> str:
-    """Return a digest of the names, sizes and times of all files below a folder of data."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return digest([(str(path), (status := path.stat()).st_size, status.st_mtime_ns) for path in files])
 
 
 @cache
