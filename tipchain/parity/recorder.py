@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -135,8 +136,8 @@ def _record_stage(
 ) -> Mapping[str, object]:
     """Record a stage; the one place where an exception of user code becomes a result."""
     try:
-        if "weights" in INFO[stage].uses:
-            _check_weights(job.needs[stage])
+        if "weights" in INFO[stage].uses and job.needs[stage].weights_sha256:
+            _check_weights(Path(job.needs[stage].weights), job.needs[stage].weights_sha256)
         bench = open_bench(job, case, framework, benches, stage)
         save_recording(job, bench, stage, record(stage, bench), device)
     except TipchainError as error:
@@ -149,27 +150,21 @@ def _record_stage(
     return {"ok": True}
 
 
-_checked: set[str] = set()
-
-
-def _check_weights(needs: StageNeeds) -> None:
+@cache
+def _check_weights(path: Path, expected: str) -> None:
     """Refuse a weight file that is not the one that was prepared (truncated, replaced)."""
-    if not needs.weights_sha256 or needs.weights in _checked:
-        return
-    path = Path(needs.weights)
     try:
         found = sha256_of(path)
     except OSError as error:
         raise WeightsError("cannot be read", file=path, found=error) from error
-    if found != needs.weights_sha256:
+    if found != expected:
         raise WeightsError(
             "is damaged or was changed",
             file=path,
             found=f"{path.stat().st_size} bytes, sha256 {found[:12]}…",
-            expected=f"sha256 {needs.weights_sha256[:12]}…",
+            expected=f"sha256 {expected[:12]}…",
             hint="bash prepare.sh PARAMS MODE --force makes it anew",
         )
-    _checked.add(needs.weights)
 
 
 def save_recording(job: RecordingJob, bench: Bench, stage: str, recording: Recording, device: str) -> None:

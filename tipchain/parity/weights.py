@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, redirect_stderr, suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from io import StringIO
 from math import inf
 from pathlib import Path
@@ -25,7 +26,7 @@ from tipchain.core.json_text import Json, JsonObject, as_json, parse_as, read_js
 from tipchain.core.machine import end_with_parent
 from tipchain.core.store import StoreEntry, digest, find_entry, mark
 from tipchain.errors import DataError, ExitCode, InputError, MissingFrameworkError, TipchainError, WeightsError
-from tipchain.framework_types import Array, Loader, Model, Nested, Tensor
+from tipchain.framework_types import Loader, Model, Nested, Tensor
 from tipchain.frameworks import load_framework
 from tipchain.modes import INFO, Device, Mode, data_folder
 from tipchain.numbers.dumps import flatten, load_record, save_record
@@ -164,19 +165,19 @@ def _calibrate_on_inputs(torch: ModuleType, case: Case, model: Model, norms: lis
 
 
 def _fit_head(torch: ModuleType, case: Case, model: Model, train_data: Path) -> None:
-    """Fit the last Linear by ridge regression on its inputs over the training data."""
+    """Fit the last Linear by ridge regression on its inputs over the training data, onto +2 and -2."""
     linears = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
     if not linears:
         raise WeightsError("fit_head needs a Linear layer, the model has none", file=case.path, key="weights.fit_head")
-    head, features, labels = linears[-1], [], []
-    handle = head.register_forward_pre_hook(lambda _, inputs: features.append(inputs[0].detach().double()))
+    head, given, labels = linears[-1], list[Tensor](), list[Tensor]()
+    handle = head.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0].detach().double()))
     model.eval()
     with torch.no_grad():
         for image, label, _ in _train_batches(torch, case, train_data):
             model(image)
             labels.append(label)
     handle.remove()
-    inputs, classes = torch.cat(features).numpy(), torch.cat(labels).numpy()
+    inputs, classes = torch.cat(given).numpy(), torch.cat(labels).numpy()
     rows, uneven = divmod(len(inputs), len(classes))
     if uneven or inputs.ndim != 2:
         raise WeightsError(
@@ -188,11 +189,19 @@ def _fit_head(torch: ModuleType, case: Case, model: Model, train_data: Path) -> 
         )
     # One row for each sample: the mean of its rows, where the model averages what comes after the head.
     means = inputs.reshape(len(classes), rows, -1).mean(axis=1)
-    weight, bias = ridge_head(means, classes, int(head.out_features), penalty=RIDGE)
+    targets = np.where(np.arange(int(head.out_features)) == classes[:, None], 2.0, -2.0)
+    centre, offset = means.mean(axis=0), targets.mean(axis=0)
+    features, outputs = means - centre, targets - offset
+    samples, width = features.shape
+    scale = RIDGE * max(float((features**2).sum()) / samples, 1e-12)
+    if samples <= width:
+        solved = features.T @ np.linalg.solve(features @ features.T + scale * np.eye(samples), outputs)
+    else:
+        solved = np.linalg.solve(features.T @ features + scale * np.eye(width), features.T @ outputs)
     with torch.no_grad():
-        head.weight.copy_(torch.from_numpy(weight))
+        head.weight.copy_(torch.from_numpy(solved.T))
         if head.bias is not None:
-            head.bias.copy_(torch.from_numpy(bias))
+            head.bias.copy_(torch.from_numpy(offset - centre @ solved))
 
 
 def _model_inputs(torch: ModuleType, case: Case) -> list[Tensor]:
@@ -219,27 +228,6 @@ def _tame_head(torch: ModuleType, case: Case, model: Model) -> None:
             parameter.div_(called[-1][1])
     for handle in handles:
         handle.remove()
-
-
-def ridge_head(features: Array, labels: object, classes: int, *, penalty: float) -> tuple[object, object]:
-    """Return weight ``[classes, d]`` and bias ``[classes]`` of a ridge regression onto +2/-2 targets.
-
-    Args:
-        features: float64 ``[n, d]``.
-        labels: integers ``[n]``.
-        classes: number of classes.
-        penalty: ridge penalty, relative to the mean squared norm of the centred features.
-    """
-    targets = np.where(np.arange(classes) == np.asarray(labels)[:, None], 2.0, -2.0)
-    centre, offset = features.mean(axis=0), targets.mean(axis=0)
-    inputs, outputs = features - centre, targets - offset
-    samples, width = inputs.shape
-    scale = penalty * max(float((inputs**2).sum()) / samples, 1e-12)
-    if samples <= width:
-        solved = inputs.T @ np.linalg.solve(inputs @ inputs.T + scale * np.eye(samples), outputs)
-    else:
-        solved = np.linalg.solve(inputs.T @ inputs + scale * np.eye(width), inputs.T @ outputs)
-    return solved.T, offset - centre @ solved
 
 
 # The weights that both sides of a case start from.
@@ -572,8 +560,7 @@ class Prepared:
     Attributes:
         digests: by stage, what its result depends on, by the names in its ``uses``.
         inputs: by stage, the dump of the fake inputs, where it needs one.
-        weights: by stage, the weights, where it needs them and they could be had.
-        names: by stage, Paddle's name by torch's, where the conversion of weights found some.
+        weights: by stage, the weights of the case as it sees it, where they could be had.
         failures: by stage, why it cannot run.
     """
 
@@ -582,17 +569,17 @@ class Prepared:
     digests: dict[str, Mapping[str, str]] = field(default_factory=dict)
     inputs: dict[str, Path] = field(default_factory=dict)
     weights: dict[str, WeightFiles] = field(default_factory=dict)
-    names: dict[str, Mapping[str, str]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 
     def needs(self, stage: str, side: str) -> StageNeeds:
         """Return the needs of ``side`` for ``stage``."""
         inputs, weights = self.inputs.get(stage), self.weights.get(stage)
+        loaded = weights if "weights" in INFO[stage].uses else None
         return StageNeeds(
             inputs=str(inputs.resolve()) if inputs else "",
-            weights=str(weights.paths[side].resolve()) if weights else "",
-            weights_sha256=weights.sha256.get(side, "") if weights else "",
-            names=self.names.get(stage, {}),
+            weights=str(loaded.paths[side].resolve()) if loaded else "",
+            weights_sha256=loaded.sha256.get(side, "") if loaded else "",
+            names=weights.names if weights else {},  # what converting them found, even if the stage loads none
             digests=self.digests[stage],
         )
 
@@ -637,52 +624,43 @@ def prepare(
     made = prepare_variants(missing, mode, data_path=data_path, sides=sides) if missing else []
     weights |= zip((seen.variant for seen in missing), made, strict=True)
     fakes: dict[str, tuple[str, Path]] = {}
-    data: dict[str, str | InputError] = {}
+
+    @cache
+    def known_data(folder: Path) -> str:
+        try:
+            return data_digest(folder, case.data.set)
+        except DataError as error:
+            raise error if folder.exists() else DataError("no such data folder", file=folder, hint=WHERE) from None
+
     for stage in stages:
         seen, digests, reasons = case.for_stage(stage), dict[str, str](), list[str]()
         own_weights = weights.get(seen.variant)
+        if isinstance(own_weights, WeightFiles):
+            prepared.weights[stage] = own_weights
         for name in INFO[stage].uses:
             if name == "settings":
                 digests[name] = settings_digest(seen, mode)
             elif name == "weights" and isinstance(own_weights, WeightFiles):
-                digests[name], prepared.weights[stage] = own_weights.digest, own_weights
+                digests[name] = own_weights.digest
             elif name == "weights":
                 reasons.append(str(own_weights))
             elif name == "fake":
                 if seen.variant not in fakes:
-                    fakes[seen.variant] = _fake(seen, folder, given)
+                    path = given.inputs.get(seen.variant)
+                    if path is None:
+                        path = folder / ("_".join(filter(None, ("fake_inputs", seen.variant))) + ".npy")
+                        save_record(path, fake_arrays(seen))
+                    fakes[seen.variant] = arrays_digest(load_record(path).arrays), path
                 digests[name], prepared.inputs[stage] = fakes[seen.variant]
             else:
-                if name not in data:
-                    data[name] = _known_data(train_data if name == "train_data" else eval_data, case.data.set)
-                reason = data[name]
-                if isinstance(reason, str):
-                    digests[name] = reason
-                else:
-                    reasons.append(str(reason))
+                try:
+                    digests[name] = known_data(train_data if name == "train_data" else eval_data)
+                except DataError as error:
+                    reasons.append(str(error))
         prepared.digests[stage] = digests
-        if isinstance(own_weights, WeightFiles):  # what converting weights found, even if the stage uses none
-            prepared.names[stage] = own_weights.names
         if reasons:
             prepared.failures[stage] = "\n".join(dict.fromkeys(reasons))
     return prepared
-
-
-def _fake(case: Case, folder: Path, given: GivenInputs) -> tuple[str, Path]:
-    """Return digest and dump of the fake inputs."""
-    if path := given.inputs.get(case.variant):
-        return arrays_digest(load_record(path).arrays), path
-    arrays = fake_arrays(case)
-    path = folder / ("_".join(filter(None, ("fake_inputs", case.variant))) + ".npy")
-    save_record(path, arrays)
-    return arrays_digest(flatten(arrays)), path
-
-
-def _known_data(folder: Path, data_set: str) -> str | DataError:
-    try:
-        return data_digest(folder, data_set)
-    except DataError as error:
-        return error if folder.exists() else DataError("no such data folder", file=folder, hint=WHERE)
 
 
 def fake_arrays(case: Case) -> dict[str, Nested]:

@@ -74,7 +74,8 @@ def record(bench: Bench) -> Recording:
     arrays, details = _read_samples(bench, dataset)
     loader, augmentation = bench.optional_builder("loader"), bench.optional_builder("augmentation")
     if loader is not None:
-        numbered = number_samples(dataset)
+        first = dataset[0][:2]
+        numbered = like(dataset, lambda index: (*first, str(int(index))))  # its own number for a file name
         framework.seed(seed)
         for epoch in range(bench.case.training_data.epochs):
             batches = list(_numbers(bench, loader(numbered, _batch_size(bench), seed, epoch)))
@@ -140,12 +141,6 @@ def _digest(array: Array) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
 
 
-def number_samples(dataset: Dataset) -> Dataset:
-    """Return a data set like ``dataset`` whose every sample is its first, with its own number for a file name."""
-    first = dataset[0]
-    return like(dataset, lambda index: (*first[:2], str(int(index))))
-
-
 def _numbers(bench: Bench, loader: Iterable[Nested]) -> Iterator[list[int]]:
     for batch in loader:
         if not isinstance(batch, tuple | list) or len(batch) != 3:
@@ -163,7 +158,12 @@ def _read_draws(bench: Bench, length: int, draw: Draw) -> dict[str, Array]:
         if not isinstance(found, tuple | list) or len(found) != 2 or not isinstance(found[1], Mapping):
             raise _wrong(bench, "augmentation", "a draw", found, "(image, {name: what was drawn})")
         image, parameters = found
-        drawn.append({str(name): _as_numbers(bench, name, value) for name, value in parameters.items()})
+        drawn.append({})
+        for name, value in parameters.items():
+            try:
+                drawn[-1][str(name)] = np.asarray(value, dtype=np.float64).reshape(-1)
+            except (TypeError, ValueError) as error:  # noqa: PERF203  (it ends the loop)
+                raise _wrong(bench, "augmentation", f"{name!r}", value, "a number or a sequence of numbers") from error
         if drawn[-1].keys() != drawn[0].keys():
             raise _wrong(bench, "augmentation", f"draw {number}", list(drawn[-1]), f"the names {list(drawn[0])}")
         if callable(image):
@@ -181,14 +181,6 @@ def _read_draws(bench: Bench, length: int, draw: Draw) -> dict[str, Array]:
         arrays[f"draw/{name}"] = np.stack(values)
     common = [name for name in looks[0] if all(name in one for one in looks)] if looks else []
     return arrays | {f"pixels/{name}": np.array([one[name] for one in looks]) for name in common}
-
-
-def _as_numbers(bench: Bench, name: object, value: object) -> Array:
-    try:
-        found = np.asarray(value, dtype=np.float64).reshape(-1)
-    except (TypeError, ValueError) as error:
-        raise _wrong(bench, "augmentation", f"{name!r}", value, "a number or a sequence of numbers") from error
-    return found
 
 
 def _wrong(bench: Bench, builder: str, what: str, found: object, expected: str) -> UsageError:
