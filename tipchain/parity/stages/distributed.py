@@ -222,6 +222,7 @@ def main(argv: Sequence[str]) -> NoReturn:
 
 
 LOOPBACK = "127.0.0.1"
+COMPLAINTS = ("Exception", "Error:", "error:")
 PORTS = (20000, 30000)
 """Ports that are tried: below those that systems hand out by themselves."""
 
@@ -284,19 +285,15 @@ class WorkerGroup:
                 raise GroupError(f"rank {rank} of {count}: {report['error']}")
         for rank, code in enumerate(codes):
             if found[rank] is None and code is not None:
-                said = self._complaint(rank)
+                # The log's first line that speaks of an error, such as gloo's after 30 s of waiting.
+                lines = map(str.strip, self._log(rank).read_text(errors="replace").splitlines())
+                said = next((line for line in lines if any(word in line for word in COMPLAINTS)), "")
                 raise GroupError(
                     f"rank {rank} of {count} {how_ended(code)}, without a report"
                     + (f": {said}" if said else "")
                     + f"\n  log: {self._log(rank)}"
                 )
         return [report for report in found if report is not None]
-
-    def _complaint(self, rank: int) -> str:
-        """Return the first line of a process's log that speaks of an error, such as gloo's after 30 s of waiting."""
-        lines = self._log(rank).read_text(errors="replace").splitlines()
-        words = ("Exception", "Error:", "error:")
-        return next((line.strip() for line in lines if any(word in line for word in words)), "")
 
     def _log(self, rank: int) -> Path:
         return self.logs / f"distributed_rank{rank}.log"

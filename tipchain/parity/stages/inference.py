@@ -86,9 +86,14 @@ def convert(folder: Path, opset: int) -> None:
     with kept_import("paddle"):  # which paddle2onnx imports
         import paddle2onnx
 
-    if unlisted := _without_converter(folder):
-        print(f"{UNLISTED}{', '.join(unlisted)}", flush=True)
+    from paddle2onnx.utils import get_all_supported_operators, get_all_supported_operators_pir
+
     program, weights = program_files(folder)
+    if program.suffix == ".json":
+        listed = {*get_all_supported_operators_pir(), *get_all_supported_operators(), "data", "feed", "fetch"}
+        found = dict.fromkeys(_operators(json.loads(program.read_text())["program"]))
+        if unlisted := [name for name in found if not is_listed(name, listed)]:
+            print(f"{UNLISTED}{', '.join(unlisted)}", flush=True)
     paddle2onnx.export(str(program), str(weights), str(folder / MODEL), opset_version=opset, optimize_tool="")
 
 
@@ -136,18 +141,6 @@ class OnnxSession:
         except Exception as error:  # onnxruntime raises classes of its own
             raise EngineError(f"onnxruntime cannot run it: {_one_line(error)}") from error
         return outputs
-
-
-def _without_converter(folder: Path) -> list[str]:
-    """Return the operators of the program that paddle2onnx does not list."""
-    from paddle2onnx.utils import get_all_supported_operators, get_all_supported_operators_pir
-
-    program, _ = program_files(folder)
-    if program.suffix != ".json":
-        return []
-    listed = {*get_all_supported_operators_pir(), *get_all_supported_operators(), "data", "feed", "fetch"}
-    found = _operators(json.loads(program.read_text())["program"])
-    return [name for name in dict.fromkeys(found) if not is_listed(name, listed)]
 
 
 def is_listed(name: str, listed: Iterable[str]) -> bool:

@@ -49,7 +49,12 @@ def record(bench: Bench) -> Recording:
             shapes[name] = list(array.shape)
             flat = array.reshape(-1)
             values.setdefault(name, []).append(flat[places(flat.size, settings.values)])
-            ranges.setdefault(name, []).append(_range(flat))
+            known = np.full(4, np.nan)
+            if flat.size:
+                floats = flat.astype(np.float32) if flat.dtype.kind in "biu" or flat.dtype.itemsize < 4 else flat
+                square = math.sqrt(float(np.dot(floats, floats)) / flat.size)
+                known[:] = flat.min(), flat.max(), flat.mean(dtype=np.float64), square
+            ranges.setdefault(name, []).append(known)
         del model
     framework.seed(bench.case.seed)
     arrays = {f"value/{name}": np.stack(found) for name, found in values.items()}
@@ -71,15 +76,6 @@ def places(size: int, wanted: int) -> Array:
         stride += 1
     # Python's integers: the product of two positions may be beyond 63 bits.
     return np.fromiter((number * stride % size for number in range(wanted)), dtype=np.int64, count=wanted)
-
-
-def _range(flat: Array) -> Array:
-    """Return least, largest, mean and root mean square, float64 ``[4]``; NaN where there are no values."""
-    if not flat.size:
-        return np.full(4, np.nan)
-    floats = flat.astype(np.float32) if flat.dtype.kind in "biu" or flat.dtype.itemsize < 4 else flat
-    square = float(np.dot(floats, floats)) / flat.size
-    return np.array([flat.min(), flat.max(), flat.mean(dtype=np.float64), math.sqrt(square)], dtype=np.float64)
 
 
 # What random initial values look like.
@@ -296,7 +292,11 @@ def _judge_random(
 
 def _fixed_places(left: _Parameter, right: _Parameter) -> tuple[Array, str]:
     """Return where a random parameter is the same in every model (a padding row), and the difference there."""
-    masks = [_structure(one.values) for one in (left, right)]
+    masks = []
+    for values in (left.values, right.values):
+        # A zero that is seen elsewhere too is no structure: a sparse matrix has some by chance in every model.
+        same = (values == values[:1]).all(axis=0)
+        masks.append(same & ~np.isin(values[0], values[:, ~same]))
     if left.values.shape[1] != right.values.shape[1]:
         return np.zeros(left.values.shape[1], dtype=bool), "the sides kept different numbers of values"
     places = masks[0] | masks[1]
@@ -310,16 +310,6 @@ def _fixed_places(left: _Parameter, right: _Parameter) -> tuple[Array, str]:
     ]
     count = f"{int(wrong.sum())} of the {wrong.size} values kept"
     return places, f"{count} differ in kind: expected {shown[0]}, actual {shown[1]}"
-
-
-def _structure(values: Array) -> Array:
-    """Return which places always hold one value, of those values that are found nowhere else, bool ``[n]``.
-
-    A zero that is seen elsewhere too is no structure: a sparse matrix has some by chance in every model.
-    """
-    same = (values == values[:1]).all(axis=0)
-    places: Array = same & ~np.isin(values[0], values[:, ~same])
-    return places
 
 
 def _differences(looks: tuple[Look, Look], p_values: Sequence[float], alpha: float) -> list[str]:
