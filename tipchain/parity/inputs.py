@@ -172,12 +172,8 @@ SILENT = re.compile(
 
 def imported_sources(root: Path) -> dict[str, str]:
     """Return the SHA-256 of every file of the user's that is imported, by its path as seen from ``root``."""
-    return {os.path.relpath(file, root): sha256_of(Path(file)) for file in users_files()}
-
-
-def users_files() -> list[str]:
-    """Return the files of the user's that are imported."""
-    return [file for file in sorted(_imported()) if file.endswith(".py") and is_users(file)]
+    files = (file for file in sorted(_imported()) if file.endswith(".py") and is_users(file))
+    return {os.path.relpath(file, root): sha256_of(Path(file)) for file in files}
 
 
 def _imported() -> set[str]:

@@ -170,10 +170,7 @@ def _check_weights(path: Path, expected: str) -> None:
 def save_recording(job: RecordingJob, bench: Bench, stage: str, recording: Recording, device: str) -> None:
     """Write the dump, its JSON and its safetensors file, each whole or not at all."""
     folder = Path(job.folder)
-    if recording.tensors:
-        save_tensors(folder / tensors_name(stage, job.side), recording.tensors)
     meta = {
-        "side": job.side,
         "stage": stage,
         "case": job.case,
         "tipchain": __version__,
@@ -188,12 +185,13 @@ def save_recording(job: RecordingJob, bench: Bench, stage: str, recording: Recor
         "sources": imported_sources(bench.case.root),
         "details": recording.details,
     }
-    save_record(folder / dump_name(stage, job.side), recording.arrays, meta=meta)
+    sides = [(job.side, job.side, recording.arrays, recording.tensors)]
     if recording.reference is not None:
-        if recording.reference_tensors:
-            save_tensors(folder / tensors_name(stage, "torch"), recording.reference_tensors)
-        meta = {**meta, "side": INFO[stage].reference}
-        save_record(folder / dump_name(stage, "torch"), recording.reference, meta=meta)
+        sides.append(("torch", INFO[stage].reference, recording.reference, recording.reference_tensors))
+    for name, side, arrays, tensors in sides:
+        if tensors:
+            save_tensors(folder / tensors_name(stage, name), tensors)
+        save_record(folder / dump_name(stage, name), arrays, meta={"side": side, **meta})
 
 
 def main(argv: list[str]) -> int:

@@ -17,7 +17,7 @@ from tipchain.frameworks.base import scalar
 from tipchain.frameworks.live_models import side_of
 from tipchain.numbers.tolerance import SAME_SINGLE, Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
-from tipchain.parity.case import checked_loss, open_builder
+from tipchain.parity.case import LABEL, checked_loss, open_builder
 from tipchain.parity.settings import DOUBLE, TRAIN
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import BatchLog, Bench, Recording
@@ -130,7 +130,7 @@ def _inputs(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[Tensor], 
     widened = bench.framework.widened if settings.dtype == DOUBLE else lambda tensor: tensor
     if settings.inputs == "fake":
         for _ in range(settings.iterations):
-            yield list(map(widened, bench.fake_inputs())), widened(bench.fake_label())
+            yield list(map(widened, bench.fake_inputs())), widened(bench.framework.tensor(bench.inputs[LABEL]))
         return
     dataset = bench.steady_dataset()[0]
     starts = range(0, settings.iterations * size, size)

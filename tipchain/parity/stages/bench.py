@@ -231,10 +231,6 @@ class Bench:
         """Return the model's fake inputs as tensors, in the case's order."""
         return [self.framework.tensor(array) for name, array in self.inputs.items() if name != "label"]
 
-    def fake_label(self) -> object:
-        """Return the fake label as a tensor."""
-        return self.framework.tensor(self.inputs["label"])
-
     def trainer(self, model: object, learning_rate: float) -> Trainer:
         """Return the optimizer and schedule for ``model``."""
         return self.framework.trainer(
