@@ -14,13 +14,14 @@ from functools import cache
 from io import StringIO
 from math import inf
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 
 import numpy as np
 
 import tipchain
 from tipchain.core.blame import UsersError, serving, users_fault
-from tipchain.core.files import made_in, replacing_path, sha256_of
+from tipchain.core.files import append, made_in, replacing_path, sha256_of
 from tipchain.core.guard import guarded
 from tipchain.core.json_text import Json, JsonObject, as_json, parse_as, read_json
 from tipchain.core.machine import end_with_parent
@@ -234,7 +235,7 @@ def _tame_head(torch: ModuleType, case: Case, model: Model) -> None:
 #
 # Made once per case and training data, kept in ``data/weights/<case>/<data>/`` of `made_in`: ``torch.pth``,
 # ``paddle.pdparams`` converted from it, and an entry of the store beside each, ``torch.json`` and ``paddle.json``.
-# Run as ``python -m tipchain.parity.weights JOB.json ...`` it does the work that needs the frameworks.
+# Run as ``python -m tipchain.parity.weights JOBS.json ENDS.jsonl`` it does the work that needs the frameworks.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -416,30 +417,27 @@ class _Job:
 
 def _make(jobs: Sequence[_Job]) -> dict[Path, InputError | UsersError]:
     """Make weights in a process of their own, so that the caller stays free of both frameworks; return the faults by folder."""
-    failures: dict[Path, InputError | UsersError] = {}
-    paths = [Path(job.folder) / ".job.json" for job in jobs]
-    for path, job in zip(paths, jobs, strict=True):
-        path.write_text(json.dumps(as_json(job)))
-    if paths:
-        words = [sys.executable, "-m", "tipchain.parity.weights", *map(str, paths)]
+    if not jobs:
+        return {}
+    with TemporaryDirectory() as name:
+        asked, ends = Path(name, "jobs.json"), Path(name, "ends.jsonl")
+        asked.write_text(json.dumps([as_json(job) for job in jobs]))
         done = subprocess.run(
-            words,
+            [sys.executable, "-m", "tipchain.parity.weights", str(asked), str(ends)],
             capture_output=True,
             text=True,
             errors="replace",
             check=False,
             env={"OPENBLAS_NUM_THREADS": "1", **model_environment()},  # a few small products need no threads
         )
-    for path in paths:
-        ended = path.with_suffix(".log")
-        code, _, said = (
-            ended.read_text(errors="replace").partition("\n") if ended.is_file() else (done.returncode, "", done.stderr)
-        )
-        for one in (path, ended):
-            one.unlink(missing_ok=True)
-        if int(code):
-            failures[path.parent] = _failure(path.parent, int(code), said.strip())
-    return failures
+        ended = [json.loads(line) for line in ends.read_text().splitlines()] if ends.is_file() else []
+    ended += [(done.returncode, done.stderr)] * (len(jobs) - len(ended))
+    folders = (Path(job.folder) for job in jobs)
+    return {
+        folder: _failure(folder, code, said.strip())
+        for folder, (code, said) in zip(folders, ended, strict=True)
+        if code
+    }
 
 
 def _failure(folder: Path, code: int, said: str) -> InputError | UsersError:
@@ -459,7 +457,7 @@ def _failure(folder: Path, code: int, said: str) -> InputError | UsersError:
 
 
 def make(job: _Job) -> None:
-    """Make the files of ``job`` and write the manifest last."""
+    """Make the files of ``job``, each with its entry."""
     from tipchain.weights.files import load_torch_weights
 
     case, folder = load_case(job.case, job.reseed).for_stage(job.variant), Path(job.folder)
@@ -518,16 +516,12 @@ def state_digest(state: Mapping[str, object]) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Make the weights that the job files in ``argv`` describe, one after another.
-
-    How each ended stands beside its job file: an exit code in a line, then what was printed.
-    """
+    """Make the weights of the jobs in the file ``argv[0]``; how each ended is a line of ``argv[1]``: exit code and error."""
     end_with_parent()
-    for name in argv:
-        job = parse_as(_Job, json.loads(Path(name).read_text()))
+    for asked in json.loads(Path(argv[0]).read_text()):
         with redirect_stderr(StringIO()) as printed:
-            code = guarded(_make_for_reader, job, said=str)
-        Path(name).with_suffix(".log").write_text(f"{code}\n{printed.getvalue()}")
+            code = guarded(_make_for_reader, parse_as(_Job, asked), said=str)
+        append(Path(argv[1]), json.dumps([int(code), printed.getvalue()]))
     return 0
 
 

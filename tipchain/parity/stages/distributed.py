@@ -27,7 +27,7 @@ from tipchain.core.files import atomic_write
 from tipchain.core.json_text import JsonObject, as_json, parse_as
 from tipchain.core.machine import core_count, end_with_parent, how_ended, leave_group
 from tipchain.errors import Outcome, RecordError, TipchainError, UsageError
-from tipchain.framework_types import Array, Model, Tensor
+from tipchain.framework_types import Array, Loss, Model, Tensor
 from tipchain.frameworks import load_framework
 from tipchain.frameworks.base import scalar
 from tipchain.modes import parse_device
@@ -36,9 +36,9 @@ from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.case import LABEL, load_case
 from tipchain.parity.recorder import RecordingJob, StageNeeds, open_bench
 from tipchain.parity.stages import judging
-from tipchain.parity.stages.backward import BLUNT, NOISE_FACTOR, compare_tensors
+from tipchain.parity.stages.backward import BLUNT, NOISE_FACTOR, compare_tensors, excused
 from tipchain.parity.stages.bench import Bench, Recording, batch_size, fake_batch
-from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, root_mean_square, tensor_paths
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, root_mean_square
 from tipchain.parity.stages.tensors import TensorFile, save_tensors
 from tipchain.weights.files import view_of
 
@@ -57,10 +57,8 @@ def train(bench: Bench, model: Model, network: Model, batch: Mapping[str, Array]
         batch: inputs and label by name, this process's share.
     """
     settings, framework = bench.case.distributed, bench.framework
-    inputs = [framework.tensor(array) for name, array in batch.items() if name != LABEL]
-    label, criterion = framework.tensor(batch[LABEL]), bench.builder("loss")()
+    inputs, label, criterion = _open(bench, model, batch)
     trainer = bench.trainer(model, settings.learning_rate)
-    framework.let_backward(model)
     losses, rates = [], []
     for _ in range(settings.iterations):
         rates.append(trainer.learning_rate())
@@ -70,6 +68,12 @@ def train(bench: Bench, model: Model, network: Model, batch: Mapping[str, Array]
         trainer.step_schedule()
         losses.append(float(scalar(framework.array(loss))[0]))
     return losses, rates
+
+
+def _open(bench: Bench, model: Model, batch: Mapping[str, Array]) -> tuple[list[Tensor], Tensor, Loss]:
+    bench.framework.let_backward(model)
+    tensors = {name: bench.framework.tensor(array) for name, array in batch.items()}
+    return [one for name, one in tensors.items() if name != LABEL], tensors[LABEL], bench.builder("loss")()
 
 
 def state(bench: Bench, model: object) -> dict[str, Array]:
@@ -102,9 +106,7 @@ def rounding(
     """
     framework, names = bench.framework, bench.case.weights.names
     model = bench.model(training=bench.case.distributed.training)
-    inputs = [framework.tensor(array) for name, array in batch.items() if name != LABEL]
-    label, criterion = framework.tensor(batch[LABEL]), bench.builder("loss")()
-    framework.let_backward(model)
+    inputs, label, criterion = _open(bench, model, batch)
 
     def gradients() -> dict[str, Array]:
         criterion(model(*inputs), label).backward()
@@ -455,13 +457,18 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
             what = "learning rate" if verdict.subject.startswith("lr_") else "loss"
             verdicts[number] = replace(verdict, reason=verdict.reason + _hint(ratio, processes, what))
     try:
-        with TensorFile(tensor_paths(dumps)[0]) as left, TensorFile(tensor_paths(dumps)[1]) as right:
+        with TensorFile(dumps.tensors[0]) as left, TensorFile(dumps.tensors[1]) as right:
             tensors = _judge_tensors(left, right, rules, processes)
             # Losses pass that are no further apart than one process from itself.
             for number, verdict in enumerate(verdicts):
-                if verdict.diff is not None and f"noise/{verdict.subject}" in left:
-                    noise = float(left[f"noise/{verdict.subject}"])
-                    verdicts[number] = _excused(verdict, noise, verdict.diff.expected_max_abs)
+                noise = float(left.get(f"noise/{verdict.subject}", 0.0))
+                if verdict.outcome is not Outcome.FAIL or verdict.diff is None or not noise:
+                    continue
+                most, size = verdict.diff.max_abs, verdict.diff.expected_max_abs
+                if isfinite(most) and most <= NOISE_FACTOR * noise:
+                    moves = f"one process's own moves by {noise:.3g} where its weights start a little apart"
+                    told = NOISE_FACTOR * noise <= BLUNT * size
+                    verdicts[number] = excused(verdict, f"max {most:.3g}; {moves}", told=told)
     except RecordError as error:
         tensors = Judged(verdicts=[Verdict(Outcome.ERROR, "tensors", str(error))])
     return replace(judged, verdicts=verdicts) + tensors + Judged(verdicts=[_judge_ranks(facts)])
@@ -532,20 +539,6 @@ def _judge_tensors(left: Tensors, right: Tensors, rules: Rules, processes: int) 
         if one.outcome is Outcome.FAIL and one.diff is not None and one.subject.startswith("parameter/"):
             verdicts[number] = replace(one, reason=f"{one.reason}; the updates are {hint[2:]}")
     return replace(judged, verdicts=verdicts)
-
-
-def _excused(verdict: Verdict, noise: float, size: float) -> Verdict:
-    """Return a verdict that passes where rounding moves one process's value as far, and skips where it moves it too far to tell."""
-    if verdict.outcome is not Outcome.FAIL or verdict.diff is None or not isfinite(verdict.diff.max_abs) or not noise:
-        return verdict
-    if verdict.diff.max_abs > NOISE_FACTOR * noise:
-        return verdict
-    reason = (
-        f"max {verdict.diff.max_abs:.3g}; one process's own moves by {noise:.3g} where its weights start a little apart"
-    )
-    if NOISE_FACTOR * noise <= BLUNT * size:
-        return replace(verdict, outcome=Outcome.PASS, reason=reason, share=None)
-    return replace(verdict, outcome=Outcome.SKIP, reason=f"rounding hides every difference: {reason}", share=None)
 
 
 if __name__ == "__main__":

@@ -16,16 +16,7 @@ from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.envelope import BLUNT, compare_curves
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import BatchLog, Bench, Recording, run_evaluation, split
-from tipchain.parity.stages.judging import (
-    BENCHMARK,
-    Dumps,
-    Judged,
-    Rules,
-    details,
-    judge_batches,
-    one_sided,
-    tensor_paths,
-)
+from tipchain.parity.stages.judging import BENCHMARK, Dumps, Judged, Rules, details, judge_batches, one_sided
 from tipchain.parity.stages.tensors import TensorFile
 
 # Training as a stage does it: seeded batches, one step after another, and the metrics at the end.
@@ -231,7 +222,7 @@ def _judge_random(dumps: Dumps) -> Judged:
 
 
 def _judge_tensors(dumps: Dumps, rules: Rules) -> Judged:
-    paths = tensor_paths(dumps)
+    paths = dumps.tensors
     missing = [path.name for path in paths if not path.is_file()]
     if missing and not any("tipchain" in record.meta for record in (dumps.reference, dumps.port)):
         note = f"no such file: {', '.join(missing)}; the metrics alone were compared"
