@@ -8,6 +8,7 @@ import re
 import sys
 import sysconfig
 from collections.abc import Container, Iterable, Mapping
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -199,7 +200,11 @@ class Reading:
         sys.addaudithook(self._note)
 
     def _note(self, event: str, args: tuple[object, ...]) -> None:
-        if event == "open" and isinstance(args[0], str | bytes | os.PathLike) and not _writes(*args[1:3]):
+        if event != "open" or not isinstance(args[0], str | bytes | os.PathLike):
+            return
+        mode, flags = args[1:3]
+        writes = isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
+        if not (bool(set(mode) & set("wax")) if isinstance(mode, str) else writes):
             self.opened.add(_absolute(os.fsdecode(args[0])))
 
     def marks(self) -> dict[str, str] | None:
@@ -217,8 +222,10 @@ class Reading:
             apart = file.startswith(self.apart) or file.endswith(".pyc")
             if apart or file in self.known or (file.startswith(library) and "-packages" not in file):
                 continue
-            if _changed(file) >= self.since - CLOCK_S:
-                return None
+            with suppress(OSError):  # there is none
+                status = Path(file).stat()
+                if max(status.st_mtime, status.st_ctime) >= self.since - CLOCK_S:
+                    return None
             self._marks[file] = mark(file, "time" if installed else "content")
         own = {str(Path(file).parent) for file in self._marks if is_users(file) and file.endswith(CODE)}
         folders = own | {path for one in sys.path if is_users(path := _absolute(one))}
@@ -235,18 +242,3 @@ def _silent(file: str) -> bool:
 
 def _absolute(path: str) -> str:
     return os.path.abspath(path)  # noqa: PTH100  (without a look at the disk, where there may be nothing)
-
-
-def _writes(mode: object, flags: object) -> bool:
-    if isinstance(mode, str):
-        return bool(set(mode) & set("wax"))
-    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
-
-
-def _changed(file: str) -> float:
-    """Return when a file last changed, in seconds since the epoch; 0 where there is none."""
-    try:
-        status = Path(file).stat()
-    except OSError:
-        return 0.0
-    return max(status.st_mtime, status.st_ctime)

@@ -237,10 +237,8 @@ class RecordingSide:
         self.log = Path(job.folder) / f"recorder_{job.side}.log"
         self.process: subprocess.Popen[bytes] | None = None
         self._partial = b""
-        if self.left:
-            self._start()
-
-    def _start(self) -> None:
+        if not self.left:
+            return
         spec = self.log.with_suffix(".json")
         spec.write_text(json.dumps(as_json(self.job)))
         reading, writing = os.pipe()
@@ -261,7 +259,13 @@ class RecordingSide:
         """Take in the events of the process; at the end of them, account for all its stages."""
         chunk = self.events.read1()
         if not chunk:
-            self._close()
+            assert self.process is not None
+            what = f"the {self.side} process {how_ended(self.process.wait())}"
+            for stage in self.left:
+                during = "" if self.current in ("", stage) else f" during {self.current}"
+                self.ended[stage] = f"{what}{during}; log: {self.log}"
+            self.left.clear()
+            self.stop()
             return
         *lines, self._partial = (self._partial + chunk).split(b"\n")
         for event in map(json.loads, lines):
@@ -274,16 +278,6 @@ class RecordingSide:
                     self.left.remove(event["stage"])
                     self.ended[event["stage"]] = None if event["ok"] else event["message"]
                     self.marks[event["stage"]] = event.get("marks")
-
-    def _close(self) -> None:
-        """Give every unrecorded stage of the process its reason."""
-        assert self.process is not None
-        what = f"the {self.side} process {how_ended(self.process.wait())}"
-        for stage in self.left:
-            during = "" if self.current in ("", stage) else f" during {self.current}"
-            self.ended[stage] = f"{what}{during}; log: {self.log}"
-        self.left.clear()
-        self.stop()
 
     def expire(self) -> None:
         """End the process if the side's time is over."""
