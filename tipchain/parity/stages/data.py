@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
 import numpy as np
 
 from tipchain.errors import Outcome
-from tipchain.framework_types import Array
+from tipchain.framework_types import Array, Dataset
 from tipchain.numbers.dumps import Record
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.stages import judging
@@ -21,14 +22,22 @@ def record(bench: Bench) -> Recording:
     dataset, settings = bench.dataset("val"), bench.case.data
     indices = in_order(len(dataset), settings.batch_size)
     kept = indices[: settings.max_batches]
-    arrays: dict[str, Array] = {"length": np.array([len(dataset)], dtype=np.int64)}
-    files: list[str] = []
-    for number, (image, label, names) in enumerate(bench.framework.batches(dataset, kept)):
-        arrays[f"dataloader_{number}"] = bench.framework.array(image)
-        arrays[f"label_{number}"] = bench.framework.array(label)
-        files.extend(names)
+    arrays, files = read_batches(bench, dataset, kept)
     details = {"files": files, "batches_kept": len(kept), "batches_in_all": len(indices)}
-    return Recording(arrays=arrays, details=details)
+    return Recording(arrays={"length": np.array([len(dataset)], dtype=np.int64), **arrays}, details=details)
+
+
+def read_batches(
+    bench: Bench, dataset: Dataset, batches: Sequence[Sequence[int]], begin: str = ""
+) -> tuple[dict[str, Array], list[str]]:
+    """Return batches of samples by number, as ``dataloader_i`` and ``label_i`` behind ``begin``, and their files."""
+    arrays: dict[str, Array] = {}
+    files: list[str] = []
+    for number, (image, label, names) in enumerate(bench.framework.batches(dataset, batches)):
+        arrays[f"{begin}dataloader_{number}"] = bench.framework.array(image)
+        arrays[f"{begin}label_{number}"] = bench.framework.array(label)
+        files.extend(names)
+    return arrays, files
 
 
 def _files(record: Record) -> list[str] | None:

@@ -144,8 +144,6 @@ def digests(model: Model) -> dict[str, str]:
 
 STATE = "state.safetensors"
 STAGE = "distributed"
-TCP_LISTEN = "0A"
-"""The state of a listening socket (``net/tcp_states.h``)."""
 POLL_S = 0.02
 """Seconds between two looks at another process."""
 PATIENCE_S = 5.0
@@ -154,6 +152,8 @@ PATIENCE_S = 5.0
 
 def run(job: RecordingJob, rank: int, processes: int) -> JsonObject:
     """Do this process's share of the work, and return its report."""
+    import psutil
+
     framework, case = load_framework("paddle"), load_case(job.case, job.reseed)
     # Seeds differ, so that what DataParallel does not broadcast from rank 0 differs too.
     selected = os.environ.get("FLAGS_selected_gpus", "0").split(",")[0]  # noqa: SIM112  (the launcher's name)
@@ -163,7 +163,9 @@ def run(job: RecordingJob, rank: int, processes: int) -> JsonObject:
     paddle = framework.paddle  # type: ignore[union-attr]
     if rank:  # rank 0 listens first: Paddle tries a refused connection again only after three seconds
         port, deadline = int(os.environ["PADDLE_MASTER"].rpartition(":")[2]), time.monotonic() + PATIENCE_S
-        while not listens(port) and time.monotonic() < deadline:
+        while time.monotonic() < deadline and not any(
+            one.status == psutil.CONN_LISTEN and one.laddr[1:] == (port,) for one in psutil.net_connections("tcp")
+        ):
             time.sleep(POLL_S)
     paddle.distributed.init_parallel_env()
     bench = open_bench(job, case, framework, {}, STAGE)
@@ -179,21 +181,6 @@ def run(job: RecordingJob, rank: int, processes: int) -> JsonObject:
     if rank == 0:
         save_tensors(Path(job.folder) / STATE, state(bench, model))
     return {"losses": losses, "rates": rates, "start": start, "end": digests(model)}
-
-
-def listens(port: int) -> bool:
-    """Tell whether a process of this machine listens on a TCP port; nothing connects to it.
-
-    Source: https://man7.org/linux/man-pages/man5/proc_pid_net.5.html
-    """
-    wanted = f":{port:04X}"
-    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
-        with suppress(OSError):
-            for line in table.read_text().splitlines()[1:]:
-                _, local, _, state, *_ = line.split()
-                if state == TCP_LISTEN and local.endswith(wanted):
-                    return True
-    return False
 
 
 def share(batch: Mapping[str, Array], rank: int, processes: int) -> dict[str, Array]:

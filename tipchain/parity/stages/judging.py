@@ -181,6 +181,12 @@ def details(record: Record) -> JsonObject:
     return found if isinstance(found, Mapping) else {}
 
 
+def readings(dumps: Dumps) -> tuple[list[bool], list[str]]:
+    """Return whether each side's data set gives other values at every read, and the words for it."""
+    random = [bool(details(record).get("random")) for record in (dumps.reference, dumps.port)]
+    return random, [("the same values at every read", "other values at every read")[one] for one in random]
+
+
 # Judge a stage by comparing its dumps key by key; most stages need no more.
 
 

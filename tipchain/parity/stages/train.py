@@ -209,9 +209,8 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
 
 def _judge_random(dumps: Dumps) -> Judged:
     """Name the training data of both sides, where samples have other values at every read."""
-    random = [bool(details(one).get("random")) for one in (dumps.reference, dumps.port)]
+    random, words = judging.readings(dumps)
     if random[0] != random[1]:
-        words = [("the same values at every read", "other values at every read")[one] for one in random]
         reason = f"the training set gives {words[0]} in torch, {words[1]} in Paddle"
         return Judged(verdicts=(Verdict(Outcome.FAIL, "random", reason),))
     note = (

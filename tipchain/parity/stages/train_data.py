@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from tipchain.numbers.two_samples import adjust, compare_distribution, compare_m
 from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, like, split
-from tipchain.parity.stages.data import judge_files
+from tipchain.parity.stages.data import judge_files, read_batches
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 
 # A few numbers that tell how an image was augmented, whatever did it.
@@ -115,30 +114,22 @@ def _read_samples(bench: Bench, dataset: Dataset) -> tuple[dict[str, Array], dic
     batches = split(wanted, _batch_size(bench))
     arrays: dict[str, Array] = {"length": np.array([len(dataset)], dtype=np.int64)}
     files: list[str] = []
-    digests = []
     # A data set that takes other samples in every epoch, or other parts of them, hears of the epoch.
     set_epoch = getattr(dataset, "set_epoch", None)
     epochs = settings.epochs if set_epoch is not None else 1
     for epoch in range(epochs):
         if set_epoch is not None and epochs > 1:
             set_epoch(epoch)
-        begin = f"epoch_{epoch}/" if epoch else ""
-        for number, (image, label, names) in enumerate(bench.framework.batches(dataset, batches)):
-            arrays[f"{begin}dataloader_{number}"] = bench.framework.array(image)
-            arrays[f"{begin}label_{number}"] = bench.framework.array(label)
-            files.extend(names)
-            digests.append(_digest(arrays[f"{begin}dataloader_{number}"]))
+        found, names = read_batches(bench, dataset, batches, f"epoch_{epoch}/" if epoch else "")
+        arrays |= found
+        files += names
     if set_epoch is not None and epochs > 1:
         set_epoch(0)
-    again = [_digest(bench.framework.array(image)) for image, _, _ in bench.framework.batches(dataset, batches)]
-    random = again != digests[: len(again)]
+    again = (bench.framework.array(image) for image, _, _ in bench.framework.batches(dataset, batches))
+    random = any(one.tobytes() != arrays[f"dataloader_{number}"].tobytes() for number, one in enumerate(again))
     if random:
         arrays = {key: array for key, array in arrays.items() if "dataloader_" not in key}
     return arrays, {"files": files, "compared": len(wanted), "length": len(dataset), "random": random}
-
-
-def _digest(array: Array) -> str:
-    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
 
 
 def _numbers(bench: Bench, loader: Iterable[Nested]) -> Iterator[list[int]]:
@@ -335,9 +326,8 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
             side = "reference" if left else "port"
             reason = f"only the {side} names a builder `{name}`: nothing to compare"
             named.append(Verdict(Outcome.ERROR, name, reason))
-    random = [bool(details(record).get("random")) for record in (dumps.reference, dumps.port)]
+    random, words = judging.readings(dumps)
     if random[0] != random[1]:
-        words = [("the same values at every read", "other values at every read")[one] for one in random]
         reason = f"of one and the same sample: expected {words[0]}, actual {words[1]}"
         named.append(Verdict(Outcome.FAIL, "values", reason))
     # Where data sets are random there is nothing to compare but the rest.
