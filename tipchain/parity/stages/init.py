@@ -276,17 +276,23 @@ def _judge_random(
     tests_of = (compare_mean, compare_spread, compare_tails, lambda left, right: compare_distribution(left, right)[1])
     p_values = adjust([test(*pair) for pair in samples.values() for test in tests_of])
     for number, (name, (left, right)) in enumerate(samples.items()):
-        looks = Look.of(left), Look.of(right)
+        one, other = Look.of(left), Look.of(right)
         size = f"{len(expected[name].values)} models, {left.size} values"
         mine = p_values[TESTS * number : TESTS * (number + 1)]
+        spreads = f"std {one.std:.4g} expected, {other.std:.4g} found"
         if min(mine) > alpha:
-            reason = f"std {looks[0].std:.4g} expected, {looks[1].std:.4g} found, {looks[0]} · {size}"
-            verdicts[name] = Verdict(Outcome.PASS, name, reason)
+            verdicts[name] = Verdict(Outcome.PASS, name, f"{spreads}, {one} · {size}")
             continue
-        found = "; ".join(_differences(looks, mine, alpha))
-        verdicts[name] = Verdict(
-            Outcome.FAIL, name, f"{found} · p {max(min(mine), 1e-300):.1g} after correction, {size}"
-        )
+        found = [f"mean {one.mean:.4g} expected, {other.mean:.4g} found"] if mine[0] <= alpha else []
+        if mine[1] <= alpha:
+            found.append(f"{spreads}, ratio {other.std / one.std if one.std > 0 else math.inf:.4g}")
+        if str(one) != str(other) and (one.kind or other.kind):
+            found.append(f"{one} expected, {other} found")
+        if not found:
+            tails = f"kurtosis {one.kurtosis:.3g} expected, {other.kurtosis:.3g} found"
+            found.append(f"other distributions of equal mean and std: {tails}")
+        reason = f"{'; '.join(found)} · p {max(min(mine), 1e-300):.1g} after correction, {size}"
+        verdicts[name] = Verdict(Outcome.FAIL, name, reason)
     return verdicts
 
 
@@ -310,20 +316,3 @@ def _fixed_places(left: _Parameter, right: _Parameter) -> tuple[Array, str]:
     ]
     count = f"{int(wrong.sum())} of the {wrong.size} values kept"
     return places, f"{count} differ in kind: expected {shown[0]}, actual {shown[1]}"
-
-
-def _differences(looks: tuple[Look, Look], p_values: Sequence[float], alpha: float) -> list[str]:
-    """Return in words which of mean, standard deviation and kind of distribution differ."""
-    left, right = looks
-    mean, spread = (p <= alpha for p in p_values[:2])
-    found = []
-    if mean:
-        found.append(f"mean {left.mean:.4g} expected, {right.mean:.4g} found")
-    if spread:
-        ratio = right.std / left.std if left.std > 0 else math.inf
-        found.append(f"std {left.std:.4g} expected, {right.std:.4g} found, ratio {ratio:.4g}")
-    if str(left) != str(right) and (left.kind or right.kind):
-        found.append(f"{left} expected, {right} found")
-    return found or [
-        f"other distributions of equal mean and std: kurtosis {left.kurtosis:.3g} expected, {right.kurtosis:.3g} found"
-    ]
