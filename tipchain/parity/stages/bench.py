@@ -22,7 +22,7 @@ from tipchain.frameworks import Framework
 from tipchain.frameworks.base import Trainer, concat_outputs
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.tolerance import ULPS
-from tipchain.parity.case import LABEL, Case, open_builder
+from tipchain.parity.case import Case, open_builder
 from tipchain.parity.inputs import make_inputs
 
 REREAD = 32
@@ -262,7 +262,7 @@ class Bench:
         would be fed different images.
         """
         dataset = self.dataset("train")
-        wanted = in_order(min(len(dataset), REREAD), self.case.train.batch_size)
+        wanted = split(range(min(len(dataset), REREAD)), self.case.train.batch_size)
         pairs = zip(*(self.framework.batches(dataset, wanted) for _ in range(2)), strict=True)
         for (first, label, _), (again, _, _) in pairs:
             image, other = self.framework.array(first), self.framework.array(again)
@@ -285,11 +285,6 @@ def like(dataset: Dataset, read: Callable[[int], tuple[object, ...]]) -> Dataset
     items = {"__getitem__": lambda _, index: read(index), "__getitems__": None}
     copied.__class__ = type(kind.__name__, (kind,), items)
     return copied
-
-
-def in_order(length: int, size: int) -> list[list[int]]:
-    """Return the numbers of ``length`` samples in batches of ``size``; the last batch may be smaller."""
-    return split(list(range(length)), size)
 
 
 def split(order: Sequence[int], size: int) -> list[list[int]]:
@@ -338,11 +333,6 @@ def fake_batch(case: Case, size: int) -> dict[str, Array]:
     return make_inputs(replace(case, inputs=specs))
 
 
-def batch_size(case: Case) -> int:
-    """Return the number of samples in the case's fake inputs."""
-    return next(spec.shape[0] for name, spec in case.inputs.items() if name != LABEL)
-
-
 # A model over the whole evaluation set; several stages need it.
 
 
@@ -370,7 +360,7 @@ def run_evaluation(bench: Bench, model: Model) -> EvaluationOutputs:
     framework, dataset = bench.framework, bench.dataset("val")
     batches: list[tuple[Nested, Nested]] = []
     with framework.inference():
-        for image, label, _ in framework.batches(dataset, in_order(len(dataset), bench.case.data.batch_size)):
+        for image, label, _ in framework.batches(dataset, split(range(len(dataset)), bench.case.data.batch_size)):
             batches.append((model(image), label))
         metrics = as_arrays(measure(framework, bench.builder("metric")(), batches))
         outputs, labels = ([batch[n] for batch in batches] for n in (0, 1))

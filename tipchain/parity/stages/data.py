@@ -13,14 +13,14 @@ from tipchain.framework_types import Array, Dataset
 from tipchain.numbers.dumps import Record
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.stages import judging
-from tipchain.parity.stages.bench import Bench, Recording, in_order
+from tipchain.parity.stages.bench import Bench, Recording, split
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 
 
 def record(bench: Bench) -> Recording:
     """Length, images, labels and file names of the evaluation loader."""
     dataset, settings = bench.dataset("val"), bench.case.data
-    indices = in_order(len(dataset), settings.batch_size)
+    indices = split(range(len(dataset)), settings.batch_size)
     kept = indices[: settings.max_batches]
     arrays, files = read_batches(bench, dataset, kept)
     details = {"files": files, "batches_kept": len(kept), "batches_in_all": len(indices)}

@@ -37,7 +37,7 @@ from tipchain.parity.case import LABEL, load_case
 from tipchain.parity.recorder import RecordingJob, StageNeeds, open_bench
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.backward import BLUNT, NOISE_FACTOR, compare_tensors, excused
-from tipchain.parity.stages.bench import Bench, Recording, batch_size, fake_batch
+from tipchain.parity.stages.bench import Bench, Recording, fake_batch
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, root_mean_square
 from tipchain.parity.stages.tensors import TensorFile, save_tensors
 from tipchain.weights.files import view_of
@@ -333,7 +333,8 @@ def record(bench: Bench) -> Recording:
         )
         return Recording(arrays={}, reference={}, details={"skipped": reason})
     bench.forget()
-    batch = fake_batch(bench.case, settings.global_batch(batch_size(bench.case)))
+    given = next(one.shape[0] for name, one in bench.case.inputs.items() if name != LABEL)
+    batch = fake_batch(bench.case, settings.global_batch(given))
     with tempfile.TemporaryDirectory(prefix="distributed.", dir=bench.folder) as name:
         folder = Path(name)
         save_record(folder / "batch.npy", batch)
@@ -360,8 +361,17 @@ def record(bench: Bench) -> Recording:
         )
         with WorkerGroup(job, processes=processes, timeout_s=settings.timeout_s, logs=bench.folder) as group:
             model = bench.model(training=settings.training)
-            if settings.training:
-                _refuse_statistics(model)
+            local = [
+                name
+                for name, layer in model.named_sublayers(include_self=True)
+                if "BatchNorm" in type(layer).__name__ and "Sync" not in type(layer).__name__
+            ]
+            if settings.training and local:
+                raise UsageError(
+                    f"distributed.training: {', '.join(local[:5])} would take the statistics of each process's own share, "
+                    "never those of the global batch\n"
+                    "  expected: `training: false`, or `paddle.nn.SyncBatchNorm` in place of BatchNorm"
+                )
             before = state(bench, model)
             losses, rates = train(bench, model, model, batch)
             after = state(bench, model)
@@ -390,21 +400,6 @@ def record(bench: Bench) -> Recording:
             "diverged": {when: diverged([report[when] for report in reports]) for when in ("start", "end")},
         },
     )
-
-
-def _refuse_statistics(model: Model) -> None:
-    """Refuse train mode for layers whose statistics are those of a process's own share of the batch."""
-    found = [
-        name
-        for name, layer in model.named_sublayers(include_self=True)
-        if "BatchNorm" in type(layer).__name__ and "Sync" not in type(layer).__name__
-    ]
-    if found:
-        raise UsageError(
-            f"distributed.training: {', '.join(found[:5])} would take the statistics of each process's own share, "
-            "never those of the global batch\n"
-            "  expected: `training: false`, or `paddle.nn.SyncBatchNorm` in place of BatchNorm"
-        )
 
 
 def _arrays(losses: Iterable[float], rates: Iterable[float]) -> dict[str, Array]:
@@ -453,9 +448,10 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
                     continue
                 most, size = verdict.diff.max_abs, verdict.diff.expected_max_abs
                 if isfinite(most) and most <= NOISE_FACTOR * noise:
-                    moves = f"one process's own moves by {noise:.3g} where its weights start a little apart"
-                    told = NOISE_FACTOR * noise <= BLUNT * size
-                    verdicts[number] = excused(verdict, f"max {most:.3g}; {moves}", told=told)
+                    reason = (
+                        f"max {most:.3g}; one process's own moves by {noise:.3g} where its weights start a little apart"
+                    )
+                    verdicts[number] = excused(verdict, reason, told=NOISE_FACTOR * noise <= BLUNT * size)
     except RecordError as error:
         tensors = Judged(verdicts=[Verdict(Outcome.ERROR, "tensors", str(error))])
     return replace(judged, verdicts=verdicts) + tensors + Judged(verdicts=[_judge_ranks(facts)])

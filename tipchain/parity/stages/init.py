@@ -289,8 +289,9 @@ def _judge_random(
         if str(one) != str(other) and (one.kind or other.kind):
             found.append(f"{one} expected, {other} found")
         if not found:
-            tails = f"kurtosis {one.kurtosis:.3g} expected, {other.kurtosis:.3g} found"
-            found.append(f"other distributions of equal mean and std: {tails}")
+            found.append(
+                f"other distributions of equal mean and std: kurtosis {one.kurtosis:.3g} expected, {other.kurtosis:.3g} found"
+            )
         reason = f"{'; '.join(found)} · p {max(min(mine), 1e-300):.1g} after correction, {size}"
         verdicts[name] = Verdict(Outcome.FAIL, name, reason)
     return verdicts

@@ -204,20 +204,18 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
             f"an accuracy over {samples} samples moves by {100 / samples:.3g} points, so that within {allowed:g} means equal; "
             "other seeds may well differ by more (train.seeds compares several)"
         )
-    return metrics + batches + _judge_random(dumps) + _judge_tensors(dumps, rules) + Judged(notes=notes)
-
-
-def _judge_random(dumps: Dumps) -> Judged:
-    """Name the training data of both sides, where samples have other values at every read."""
     random, words = judging.readings(dumps)
+    data = Judged()
     if random[0] != random[1]:
         reason = f"the training set gives {words[0]} in torch, {words[1]} in Paddle"
-        return Judged(verdicts=(Verdict(Outcome.FAIL, "random", reason),))
-    note = (
-        "both sides were trained on the samples of the evaluation set: the training sets give other values at every read, "
-        "each its own"
-    )
-    return Judged(notes=(note,) if any(random) else ())
+        data = Judged(verdicts=(Verdict(Outcome.FAIL, "random", reason),))
+    elif random[0]:
+        note = (
+            "both sides were trained on the samples of the evaluation set: the training sets give other values at every "
+            "read, each its own"
+        )
+        data = Judged(notes=(note,))
+    return metrics + batches + data + _judge_tensors(dumps, rules) + Judged(notes=notes)
 
 
 def _judge_tensors(dumps: Dumps, rules: Rules) -> Judged:

@@ -229,22 +229,6 @@ class _Orders:
                 yield f"epoch {number} has {some(twice.tolist())} more than once and lacks {some(missing.tolist()) if missing.size else 'none'}"
 
 
-def judge_orders(reference: Record, port: Record) -> list[Verdict]:
-    """Judge batches, permutations, shuffling and repetition."""
-    sides = _Orders.of(reference), _Orders.of(port)
-    again = ["the same order" if np.array_equal(side.epochs[0], side.repeat) else "another order" for side in sides]
-    repeat = Outcome.PASS, f"epoch 0 again after the same seed: {again[0]} on both sides"
-    if again[0] != again[1]:
-        repeat = Outcome.FAIL, f"epoch 0 again after the same seed: expected {again[0]}, actual {again[1]}"
-    judged = {
-        "batches": _judge_batches(*sides),
-        "permutation": _judge_permutation(*sides),
-        "shuffle": _judge_manner(*sides),
-        "repeat": repeat,
-    }
-    return [Verdict(outcome, name, reason) for name, (outcome, reason) in judged.items()]
-
-
 def _judge_batches(expected: _Orders, actual: _Orders) -> tuple[Outcome, str]:
     named = ("reference", expected), ("port", actual)
     sides = [name for name, side in named if not all(sizes.size for sizes in side.sizes)]
@@ -334,7 +318,18 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     samples = dumps.with_keys(lambda key: key.startswith(VALUES) and not (any(random) and "dataloader_" in key))
     verdicts = [*judge_files(dumps), *named]
     if all("order_0" in record.arrays for record in (dumps.reference, dumps.port)):
-        verdicts += judge_orders(dumps.reference, dumps.port)
+        sides = _Orders.of(dumps.reference), _Orders.of(dumps.port)
+        again = ["the same order" if np.array_equal(one.epochs[0], one.repeat) else "another order" for one in sides]
+        repeat = Outcome.PASS, f"epoch 0 again after the same seed: {again[0]} on both sides"
+        if again[0] != again[1]:
+            repeat = Outcome.FAIL, f"epoch 0 again after the same seed: expected {again[0]}, actual {again[1]}"
+        orders = {
+            "batches": _judge_batches(*sides),
+            "permutation": _judge_permutation(*sides),
+            "shuffle": _judge_manner(*sides),
+            "repeat": repeat,
+        }
+        verdicts += [Verdict(outcome, name, reason) for name, (outcome, reason) in orders.items()]
     return judging.judge_arrays(samples, rules) + Judged(
         verdicts=[*verdicts, *_judge_draws(dumps)], notes=_notes(dumps)
     )
