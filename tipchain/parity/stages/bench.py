@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from tipchain.core.machine import release_memory
 from tipchain.errors import DataError
 from tipchain.framework_types import Array, Dataset, Function, Metric, Model, Nested, Tensor
 from tipchain.frameworks import Framework
-from tipchain.frameworks.base import Trainer, concat_outputs
+from tipchain.frameworks.base import Trainer, concat_outputs, map_nested
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.tolerance import ULPS
 from tipchain.parity.case import Case, open_builder
@@ -59,19 +59,11 @@ def measure(framework: Framework, metric: Metric, batches: Sequence[Batch]) -> d
     if hasattr(metric, "update") and hasattr(metric, "compute"):
         for output, label in batches:
             metric.update(output, label)
-        return _numbers(metric.compute(), metric)
-    if not callable(metric):
+        found = metric.compute()
+    elif callable(metric):
+        found = metric(*(concat_outputs(framework, [batch[n] for batch in batches]) for n in (0, 1)))
+    else:
         raise UsersError(f"the metric is a {type(metric).__name__}, which cannot be called")
-    outputs, labels = ([batch[n] for batch in batches] for n in (0, 1))
-    return _numbers(metric(concat_outputs(framework, outputs), concat_outputs(framework, labels)), metric)
-
-
-def as_arrays(values: Mapping[str, float]) -> dict[str, Array]:
-    """Return metric values as a dump holds them: float32 of shape (1,)."""
-    return {key: np.array([value], dtype=np.float32) for key, value in values.items()}
-
-
-def _numbers(found: object, metric: Metric) -> dict[str, float]:
     if not isinstance(found, Mapping) or not found:
         raise UsersError(
             f"{placed(metric)}: the metric gave {found!r:.80}\n  expected: percentages by name, such as {{'acc_top1': 75.0}}"
@@ -86,15 +78,9 @@ def _numbers(found: object, metric: Metric) -> dict[str, float]:
     return numbers
 
 
-def count_nan(framework: Framework, outputs: Iterable[object]) -> int:
-    """Return the number of NaN in outputs of any structure."""
-    total = 0
-    for output in outputs:
-        if isinstance(output, Mapping | tuple | list):
-            total += count_nan(framework, output.values() if isinstance(output, Mapping) else output)
-        elif framework.is_tensor(output):
-            total += int(np.count_nonzero(np.isnan(framework.array(output))))
-    return total
+def as_arrays(values: Mapping[str, float]) -> dict[str, Array]:
+    """Return metric values as a dump holds them: float32 of shape (1,)."""
+    return {key: np.array([value], dtype=np.float32) for key, value in values.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,15 +345,16 @@ def run_evaluation(bench: Bench, model: Model) -> EvaluationOutputs:
     """Run ``model``, which is in eval mode, over the whole evaluation set."""
     framework, dataset = bench.framework, bench.dataset("val")
     batches: list[tuple[Nested, Nested]] = []
+    nan: list[int] = []
+
+    def count(value: object) -> None:
+        if framework.is_tensor(value):
+            nan.append(int(np.count_nonzero(np.isnan(framework.array(value)))))
+
     with framework.inference():
         for image, label, _ in framework.batches(dataset, split(range(len(dataset)), bench.case.data.batch_size)):
             batches.append((model(image), label))
         metrics = as_arrays(measure(framework, bench.builder("metric")(), batches))
-        outputs, labels = ([batch[n] for batch in batches] for n in (0, 1))
-        return EvaluationOutputs(
-            output=concat_outputs(framework, outputs),
-            label=concat_outputs(framework, labels),
-            metrics=metrics,
-            samples=len(dataset),
-            nan=count_nan(framework, outputs),
-        )
+        output, labels = (concat_outputs(framework, [batch[n] for batch in batches]) for n in (0, 1))
+        map_nested(count, output)
+    return EvaluationOutputs(output=output, label=labels, metrics=metrics, samples=len(dataset), nan=sum(nan))
