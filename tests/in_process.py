@@ -8,7 +8,7 @@ from pathlib import Path
 from tiny_project import TinyProject
 
 from tipchain.errors import Outcome
-from tipchain.modes import Mode, dump_name, tensors_name
+from tipchain.modes import Mode, tensors_name
 from tipchain.numbers.dumps import Record, load_record
 from tipchain.parity.case import SIDES, load_case
 from tipchain.parity.stages import Bench, judge_dumps, record
@@ -39,8 +39,7 @@ class BothSides:
             stage=stage,
             reference=reference or self.record(stage, "torch"),
             port=port or self.record(stage, "paddle"),
-            reference_path=self.torch.folder / dump_name(stage, "torch"),
-            port_path=self.paddle.folder / dump_name(stage, "paddle"),
+            folder=self.paddle.folder,
         )
         return judge_dumps(dumps, Rules.of(self.paddle.case))
 

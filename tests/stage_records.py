@@ -35,8 +35,7 @@ def judge_arrays(
         )
         for side, arrays, facts in zip(sides, (expected, actual), details, strict=True)
     )
-    paths = {"reference_path": folder / "torch.npy", "port_path": folder / "paddle.npy"}
-    return judge_dumps(Dumps(stage=stage, reference=left, port=right, **paths), rules or Rules(own={}))
+    return judge_dumps(Dumps(stage=stage, reference=left, port=right, folder=folder), rules or Rules(own={}))
 
 
 def judge_recordings(stage: str, reference, port, rules: Rules | None = None):

@@ -66,7 +66,7 @@ def record_side(case, side: str, stage: str) -> Record:
 
 def judge_records(stage: str, reference: Record, port: Record, case=None):
     """Return the verdicts on two records by subject without the stage."""
-    dumps = Dumps(stage=stage, reference=reference, port=port, reference_path=Path(), port_path=Path())
+    dumps = Dumps(stage=stage, reference=reference, port=port)
     rules = Rules.of(case) if case is not None else Rules(own={})
     judged = judge_dumps(dumps, rules)
     for verdict in judged.verdicts:

@@ -244,7 +244,7 @@ def test_a_line_cut_short_is_ignored_and_does_not_spoil_the_next(bench):
         b"null\n",
         b'{"ended": 1}\n',
         b'{"started": []}\n',
-        b'{"ended": "train", "inputs": 1, "result": {}}\n',
+        b'{"ended": "train", "entry": 1, "result": {}}\n',
         b"[" * 100_000 + b"\n",
     ],
 )

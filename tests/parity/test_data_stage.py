@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from in_process import failed
@@ -30,7 +28,7 @@ def record(images=IMAGES, labels=LABELS, files=NAMES, size=4, **facts) -> Record
 
 
 def judge(port: Record, reference: Record | None = None):
-    dumps = Dumps(stage="data", reference=reference or record(), port=port, reference_path=Path(), port_path=Path())
+    dumps = Dumps(stage="data", reference=reference or record(), port=port)
     return judge_dumps(dumps, Rules(own={}))
 
 

@@ -17,6 +17,8 @@ import pytest
 from stage_records import recording_job
 from tiny_project import make_tiny_project
 
+from tipchain.core import store
+from tipchain.core.store import HASHED_BYTES, mark
 from tipchain.errors import Outcome
 from tipchain.modes import Mode, dump_name
 from tipchain.numbers.dumps import load_record, save_record
@@ -24,7 +26,6 @@ from tipchain.numbers.verdicts import Verdict
 from tipchain.parity import align
 from tipchain.parity.align import AlignRequest, ReferenceCache, _spare
 from tipchain.parity.case import load_case
-from tipchain.parity.inputs import MARKED_BYTES, mark
 from tipchain.parity.recorder import StageNeeds
 from tipchain.parity.stages.judging import Judged
 
@@ -52,7 +53,7 @@ def fill(root):
         (root / name).write_text("")
     (root / "model.py").write_text("import helper\n")
     with (root / "large.bin").open("wb") as file:
-        file.truncate(MARKED_BYTES + 1)
+        file.truncate(HASHED_BYTES + 1)
     return root
 
 
@@ -91,7 +92,7 @@ def test_what_is_imported_or_opened_is_known_by_its_content(read):
     own = {path: one for path, one in found.items() if not path.startswith("..")}
     assert set(own) == {".", "model.py", "helper.py", "config.json", "large.bin", "absent.json"}
     assert own["absent.json"] == "content FileNotFoundError"
-    assert own["large.bin"].startswith(f"content {MARKED_BYTES + 1} ")
+    assert own["large.bin"].startswith(f"content {HASHED_BYTES + 1} ")
     assert any("site-packages" in path and one.startswith("time ") for path, one in found.items())
 
 
@@ -218,12 +219,12 @@ def kept(tmp_path):
     source, run = tmp_path / "model.py", tmp_path / "run"
     source.write_text("1")
     save_record(run / dump_name("forward", "torch"), {"logits": np.ones(3)}, meta={"side": "torch"})
-    cache.keep(JUDGED, {str(source): align.mark(str(source), "content")}, run)
-    return replace(cache, seen={}), source, tmp_path
+    cache.keep(JUDGED, {str(source): mark(str(source), "content")}, run)
+    return replace(cache, look=mark), source, tmp_path
 
 
 def adopts(cache, tmp_path):
-    return replace(cache, seen={}).adopt("forward", tmp_path / "later")
+    return replace(cache, look=mark).adopt("forward", tmp_path / "later")
 
 
 def test_an_entry_gives_back_what_was_recorded(kept):
@@ -235,33 +236,18 @@ def test_an_entry_gives_back_what_was_recorded(kept):
     assert "for 1 stage" in cache.note()
 
 
-def test_what_is_recorded_besides_rests_on_what_the_entry_did_too(kept):
-    cache, source, tmp_path = kept
-    (tmp_path / "later").mkdir()
-    cache.adopt("forward", tmp_path / "later")
-    cache.keep(
-        JUDGED, {str(tmp_path / "other.py"): align.mark(str(tmp_path / "other.py"), "content")}, tmp_path / "later"
-    )
-    source.write_text("2")
-    assert not adopts(cache, tmp_path)
-
-
-def entry_of(cache):
-    return cache._entry("forward") / "entry.json"
-
-
 def altered(cache, name, value):
-    content = json.loads(entry_of(cache).read_text())
-    entry_of(cache).write_text(json.dumps({**content, name: value}))
+    content = json.loads(cache.entry("forward").read_text())
+    cache.entry("forward").write_text(json.dumps({**content, name: value}))
 
 
 STALE = {
     "source": lambda cache, source: source.write_text("2"),
-    "dump": lambda cache, source: (entry_of(cache).parent / dump_name("forward", "torch")).write_bytes(b"x"),
-    "dump gone": lambda cache, source: (entry_of(cache).parent / dump_name("forward", "torch")).unlink(),
+    "dump": lambda cache, source: (cache.entry("forward").parent / dump_name("forward", "torch")).write_bytes(b"x"),
+    "dump gone": lambda cache, source: (cache.entry("forward").parent / dump_name("forward", "torch")).unlink(),
     "key": lambda cache, source: altered(cache, "key", "l" * 64),
-    "no marks": lambda cache, source: altered(cache, "marks", None),
-    "damaged": lambda cache, source: entry_of(cache).write_text("{"),
+    "no marks": lambda cache, source: altered(cache, "rests_on", None),
+    "damaged": lambda cache, source: cache.entry("forward").write_text("{"),
 }
 
 
@@ -300,7 +286,7 @@ def test_a_disk_that_is_full_in_the_middle_has_no_half_of_an_entry(tmp_path, mon
     def fill(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(align, "atomic_write", fill)
+    monkeypatch.setattr(store, "atomic_write", fill)
     cache = ReferenceCache(folder=tmp_path / "references", case="c", keys={"forward": "k" * 64})
     cache.keep(JUDGED, {str(tmp_path): "modules"}, tmp_path)
     assert "not kept" in capsys.readouterr().err

@@ -48,11 +48,7 @@ class Tiny:
         bench = self.sides.paddle
         single = replace(bench, case=replace(bench.case, train=replace(bench.case.train, seeds=1)))
         dumps = Dumps(
-            stage=stage,
-            reference=self.reference[stage],
-            port=self.record(stage, "paddle", single),
-            reference_path=self.folder / "torch.npy",
-            port_path=self.folder / "paddle.npy",
+            stage=stage, reference=self.reference[stage], port=self.record(stage, "paddle", single), folder=self.folder
         )
         judged = judge_dumps(dumps, Rules.of(bench.case))
         seeds = tuple(one for one in judged.verdicts if "seeds/" not in one.subject)

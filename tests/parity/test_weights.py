@@ -20,10 +20,10 @@ def test_a_change_of_the_conversion_makes_paddles_weights_stale(tmp_path, monkey
     image = tmp_path / "train" / "0" / "a.png"
     image.parent.mkdir(parents=True)
     image.write_bytes(b"abc")
-    before = weights.recipe_of(case, tmp_path)
+    before = weights.keys_of(case, tmp_path)
     real = weights.sha256_of
     monkeypatch.setattr(weights, "sha256_of", lambda path: "other" if path.as_posix().endswith(file) else real(path))
-    after = weights.recipe_of(case, tmp_path)
+    after = weights.keys_of(case, tmp_path)
     assert after["paddle"] != before["paddle"]
     assert after["torch"] == before["torch"], "the torch file stays"
 

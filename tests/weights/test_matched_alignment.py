@@ -132,8 +132,8 @@ def test_gradients_of_packed_and_renamed_layers_are_compared(case, prepared, tmp
     from tipchain.errors import Outcome
     from tipchain.parity.stages.judging import Rules, judge_stage
 
-    manifest = json.loads(next(case.root.rglob("manifest.json")).read_text())
-    assert manifest["paddle"]["names"] == {"rnn": "lstm", "attn": "mixer", "head": "fc"}
+    entry = json.loads(next(case.root.rglob("paddle.json")).read_text())
+    assert entry["facts"]["names"] == {"rnn": "lstm", "attn": "mixer", "head": "fc"}
     ends = record(case, prepared, tmp_path / "run")
     assert all(event["ok"] for event in ends), ends
     for stage in ("forward", "loss", "backward"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -11,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from tipchain.core.files import atomic_write, files_below, git, sha256_of
 from tipchain.core.json_text import parse_as, read_json
+from tipchain.core.store import digest
 from tipchain.errors import BundleError
 from tipchain.modes import LATEST
 
@@ -127,8 +127,7 @@ class BundleManifest:
     @property
     def content(self) -> str:
         """SHA-256 of everything in the bundle but when, at which commit and for which reason it was made."""
-        facts = {key: value for key, value in asdict(self).items() if key not in _NO_CONTENT}
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+        return digest({key: value for key, value in asdict(self).items() if key not in _NO_CONTENT})
 
     @property
     def torch(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import signal
@@ -11,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -24,8 +23,9 @@ from tipchain.chain.gpus import Gpus, Leases, find_gpus
 from tipchain.chain.params import read_text
 from tipchain.chain.plan import Command, Plan, Result, result_json
 from tipchain.chain.process import Stop
-from tipchain.core.files import DATA_VARIABLE, sha256_of
-from tipchain.core.json_text import Json, parse_as
+from tipchain.core.files import DATA_VARIABLE
+from tipchain.core.json_text import Json, as_json, parse_as
+from tipchain.core.store import LISTED, Listing, StoreEntry, digest, listing, mark, mark_listing
 from tipchain.errors import BAD, Outcome, ParamsError
 
 # A command's result depends on its words, its environment, its folder, and the files and folders that they name: as a word, as the part of
@@ -34,39 +34,7 @@ from tipchain.errors import BAD, Outcome, ParamsError
 # checkout.
 
 
-HASHED_BYTES = 64 << 20
-"""Larger files are taken to be unchanged where their size and time of change are."""
-LISTED = 10_000
-"""Entries of a folder that are looked at."""
-_IGNORED = ("__pycache__", ".git")
 _STEM_OF = ".pdparams"
-Listing = Mapping[str, tuple[int, int]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
-    """The inputs of one command at one time: digests of its call and of each file, and the entries of each folder."""
-
-    call: str
-    files: Mapping[str, str] = field(default_factory=dict)
-    folders: Mapping[str, Listing] = field(default_factory=dict)
-
-    def states(self, later: Mapping[str, Listing] | None = None) -> dict[str, str]:
-        """Return one text for each file and folder.
-
-        A folder that has only got more entries, as ``later`` shows, counts as it is then: the command has put
-        them there (a cache, a log), and what it read is unchanged.
-        """
-        after = later or {}
-        listings = {
-            path: after[path] if path in after and entries.items() <= after[path].items() else entries
-            for path, entries in self.folders.items()
-        }
-        return {**self.files, **{path: _digest(entries) for path, entries in listings.items()}}
-
-
-def _path(text: str, command: Command, place: Place) -> Path:
-    return place.root / command.cwd / text
 
 
 def _texts(words: Iterable[str]) -> Iterator[str]:
@@ -79,29 +47,11 @@ def _holds(folder: Path, path: Path) -> bool:
     return path.resolve().is_relative_to(folder.resolve())
 
 
-def _list(folder: Path) -> Listing:
-    found: dict[str, tuple[int, int]] = {}
-    for root, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _IGNORED)
-        for name in sorted(files):
-            path = os.path.join(root, name)  # noqa: PTH118 - ten thousand times
-            with suppress(OSError):
-                state = os.stat(path)  # noqa: PTH116
-                found[os.path.relpath(path, folder)] = (state.st_size, state.st_mtime_ns)
-            if len(found) >= LISTED:
-                return found
-    return found
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(repr(value).encode("utf-8", "surrogateescape")).hexdigest()
-
-
 # ``journal.jsonl`` in the run's folder has one JSON object a line:
 #
 # - ``{"journal": 1, "params", "mode", "suite"}`` for each attempt at the run;
 # - ``{"started": id}`` before a command starts, so that an earlier pass of it, and of what needs it, no longer counts;
-# - ``{"ended": id, "result": {...}, "inputs": {...}, "artifacts": {...}}`` after it ended, safely on the disk.
+# - ``{"ended": id, "result": {...}, "entry": {...}}`` after it ended, safely on the disk; only a pass has an entry.
 #
 # A last line that a killed process left half-written is ignored, and so is any other line that is none of these: the
 # worst that comes of it is that a command runs again.
@@ -112,11 +62,18 @@ FORMAT = 1
 
 
 class _Pass(NamedTuple):
-    """A passed command: its result, its dependencies and its files."""
+    """A passed command: its result, and its files with what they rest on."""
 
     result: Result
-    inputs: Inputs
-    artifacts: Mapping[str, str]
+    entry: StoreEntry
+
+
+class _Inputs(NamedTuple):
+    """The inputs of a command that starts: the key of its call, the marks of files, and the files of each folder."""
+
+    key: str
+    files: Mapping[str, str]
+    folders: Mapping[str, Listing]
 
 
 class Journal:
@@ -131,15 +88,15 @@ class Journal:
         self.path = run / FILE_NAME
         self.problem = ""
         self._lock = threading.Lock()
-        self._hashes: dict[Stamp, str] = {}  # a file whose state is unchanged is hashed once
-        self._before: dict[str, Inputs] = {}
+        self._marks: dict[tuple[str, Stamp], str] = {}  # a file whose state is unchanged is read once
+        self._before: dict[str, _Inputs] = {}
         # Commands whose latest attempt passed, by id.
         passes: dict[str, _Pass] = {}
         for line in _lines(self.path):
             with suppress(KeyError, TypeError, ValueError, AttributeError):
                 if "started" in line:
                     _forget(passes, line["started"])
-                elif "inputs" not in line:
+                elif "entry" not in line:
                     passes.pop(line["ended"], None)
                 else:
                     passes[line["ended"]] = parse_as(_Pass, line, lenient=True)
@@ -151,7 +108,7 @@ class Journal:
 
     def before(self, command: Command, place: Place) -> None:
         """Take note of the inputs of ``command``, as planned, which is about to start."""
-        inputs = self.inputs_of(command, place)
+        inputs = self._inputs(command, place)
         with self._lock:
             self._before[command.id] = inputs
             _forget(self._passed, command.id)
@@ -165,10 +122,16 @@ class Journal:
         with self._lock:
             before = self._before.pop(result.command.id, None)
         if result.outcome is Outcome.PASS and before is not None:
-            # The words as they were planned are in ``before``; those in the result may be settled.
-            later = {text: _list(_path(text, result.command, place)) for text in before.folders}
-            line["inputs"] = {"call": before.call, "files": before.states(later)}
-            line["artifacts"] = _artifacts(result, place)
+            marks = dict(before.files)
+            for path, files in before.folders.items():
+                # What the command has put there (a cache, a log) is no change of what it read.
+                later = listing(place.root / path, LISTED)
+                marks[path] = mark_listing(later if files.items() <= later.items() else files)
+            leaves = [*snapshot(result.command.leaves, place.root)]
+            if any(one.in_log for one in result.command.leaves):
+                leaves.append(os.path.relpath(place.run / result.log, place.root))
+            artifacts = {path: mark(str(place.root / path), "time") for path in leaves}
+            line["entry"] = as_json(StoreEntry(key=before.key, files=artifacts, rests_on=marks))
         self._append(line, whole=True)
 
     def finished(self, command: Command, place: Place) -> Result | None:
@@ -188,46 +151,43 @@ class Journal:
         return earlier.result._replace(reused=True)
 
     def _holds(self, earlier: _Pass, command: Command, place: Place) -> bool:
-        now = self.inputs_of(command, place)
+        # What the plan asks for now may be more than what was asked for then; what is new may be the command's own output.
         return (
-            now.call == earlier.inputs.call
-            and earlier.inputs.files.items() <= now.states().items()  # what is new may be its own output
-            and earlier.artifacts.items() <= _artifacts(earlier.result, place).items()
-            # What the plan asks for now may be more than what was asked for then.
+            earlier.entry.key == self._call(command, place)[0]
+            and earlier.entry.holds(place.root, place.root, self._look)
             and earlier.result.command.leaves == command.leaves
         )
 
-    def inputs_of(self, command: Command, place: Place) -> Inputs:
-        """Return the inputs of ``command``, planned and not yet settled, as they are now."""
+    def _call(self, command: Command, place: Place) -> tuple[str, set[str]]:
+        """Return the key of a command, planned and not yet settled, and the texts that may be paths."""
         env = place.environment(command)
         words = command.argv
         with suppress(UnsettledError):
             words = settle(command, place.root, place.run).argv
-        call = _digest([command.argv, words, sorted(env.items()), command.cwd])
+        key = digest([command.argv, words, sorted(env.items()), command.cwd])
+        return key, {*_texts(words), env[DATA_VARIABLE]}
+
+    def _inputs(self, command: Command, place: Place) -> _Inputs:
+        key, texts = self._call(command, place)
         files: dict[str, str] = {}
         folders: dict[str, Listing] = {}
-        for text in sorted({*_texts(words), env[DATA_VARIABLE]}):
-            path = _path(text, command, place)
-            if os.path.isdir(path):  # noqa: PTH112 - a word may be too long for a path
+        for text in sorted(texts):
+            name = os.path.join(command.cwd, text)  # noqa: PTH118 - a word may be too long for a path
+            path = place.root / name
+            if os.path.isdir(path):  # noqa: PTH112
                 if not _holds(path, place.run) and not _holds(place.run, path):
-                    folders[text] = _list(path)
-            elif state := self._state(path):
-                files[text] = state
-        return Inputs(call=call, files=files, folders=folders)
+                    folders[name] = listing(path, LISTED)
+            elif found := next((one for one in (name, name + _STEM_OF) if stamp(place.root / one)), ""):
+                files[found] = self._look(str(place.root / found), "content")
+        return _Inputs(key=key, files=files, folders=folders)
 
-    def _state(self, path: Path) -> str:
-        found = stamp(path)
-        if found is None:
-            path = path.with_name(path.name + _STEM_OF) if path.name else path
-            found = stamp(path)
-        if found is None:
-            return ""
-        if found.size > HASHED_BYTES:
-            return f"size {found.size} changed {found.mtime_ns}"
-        if found not in self._hashes:
-            with suppress(OSError):
-                self._hashes[found] = sha256_of(path)
-        return self._hashes.get(found, "")
+    def _look(self, path: str, kind: str) -> str:
+        state = stamp(Path(path))
+        if state is None:
+            return mark(path, kind)
+        if (kind, state) not in self._marks:
+            self._marks[kind, state] = mark(path, kind)
+        return self._marks[kind, state]
 
     def _append(self, line: Mapping[str, object], *, whole: bool = False) -> None:
         data = json.dumps(line, ensure_ascii=True, allow_nan=False).encode() + b"\n"
@@ -242,15 +202,6 @@ class Journal:
                     os.fsync(file.fileno())
         except OSError as error:
             self.problem = f"cannot be written: {error.strerror}"
-
-
-def _artifacts(result: Result, place: Place) -> dict[str, str]:
-    leaves = result.command.leaves
-    found = {path: f"{state.size} {state.mtime_ns}" for path, state in snapshot(leaves, place.root).items()}
-    if any(one.in_log for one in leaves):
-        log = stamp(place.run / result.log)
-        found[result.log] = f"{log.size} {log.mtime_ns}" if log else ""
-    return found
 
 
 def resumable(out: Path, plan: Plan) -> Path | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -11,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Literal, TypeVar
 
+from tipchain.core.store import digest
 from tipchain.errors import Outcome, UsageError, suggestion
 
 Kind = Literal["chain", "align", "command"]
@@ -114,8 +113,7 @@ class Cut:
     @property
     def digest(self) -> str:
         """16 hexadecimal digits: the same for the same items in the same shares, whatever their order."""
-        pairs = sorted(zip(self.ids, self.shares, strict=True))
-        return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()[:16]
+        return digest(sorted(zip(self.ids, self.shares, strict=True)))[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from pathlib import Path, PurePosixPath
 from tipchain.core.files import atomic_write, is_locked, new_folder, take_lock, writing
 from tipchain.core.json_text import Json, JsonObject, as_json, flat_facts, parse_as, read_json, taken
 from tipchain.core.language import clean
+from tipchain.core.store import digest
 from tipchain.errors import BAD, Outcome, OutputError, RecordError, UsageError
 from tipchain.nightly.items import NIGHT_ID, Item, NightPlan, ShardPart, night_id
 from tipchain.report.model import RunReport, load_report
@@ -103,9 +104,9 @@ class DamagedRecord(ItemRecord):
 
 def slug_of(item_id: str) -> str:
     """Return a name for an item's folder: readable, at most 120 characters, never the same for two ids."""
-    digest = hashlib.sha256(item_id.encode(errors="surrogatepass")).hexdigest()[:8]
+    known = hashlib.sha256(item_id.encode(errors="surrogatepass")).hexdigest()[:8]
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", item_id).strip("-.")[:100]
-    return f"{readable}-{digest}"
+    return f"{readable}-{known}"
 
 
 def item_folder(night: Path, item_id: str) -> Path:
@@ -132,7 +133,7 @@ def write_document(path: Path, document: Mapping[str, object]) -> None:
         OSError: the disk is full or the folder cannot be written to.
     """
     whole = {"format": FORMAT, **document}
-    atomic_write(path, json.dumps({**whole, CHECKSUM: _checksum(whole)}, sort_keys=True) + "\n")
+    atomic_write(path, json.dumps({**whole, CHECKSUM: digest(whole)}, sort_keys=True) + "\n")
 
 
 def read_document(path: Path) -> dict[str, Json]:
@@ -145,14 +146,10 @@ def read_document(path: Path) -> dict[str, Json]:
     document = read_json(path)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ValueError(f"is not of format {FORMAT}")
-    if document.pop(CHECKSUM, None) != _checksum(document):
+    if document.pop(CHECKSUM, None) != digest(document):
         raise ValueError("its checksum is wrong")
     del document["format"]
     return document
-
-
-def _checksum(document: Mapping[str, object]) -> str:
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 # Folders of nights: made, found, held by one coordinator at a time, read.

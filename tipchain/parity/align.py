@@ -5,7 +5,6 @@ Recording and judging meet as files: a side may come from another machine, and a
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -28,12 +27,12 @@ from tipchain.core.files import RUN_VARIABLE, append, atomic_write, commit, made
 from tipchain.core.json_text import JsonObject
 from tipchain.core.machine import CPUINFO, core_count, installed_versions
 from tipchain.core.progress import Progress, Stages
+from tipchain.core.store import StoreEntry, digest, find_entry, listing, mark
 from tipchain.errors import MissingFrameworkError, Outcome, UsageError, worst
 from tipchain.modes import INFO, LATEST, NONE, SOLO, STAGES, Mode, dump_name, log_name, tensors_name
 from tipchain.numbers.dumps import load_record, meta_path, save_record
 from tipchain.numbers.verdicts import Verdict, write_diff_log
 from tipchain.parity.case import SIDES, Case
-from tipchain.parity.inputs import mark
 from tipchain.parity.recorder import RecordingJob, RecordingSide, listen
 from tipchain.parity.stages.judging import BENCHMARK, Judged, Rules, foreign, judge_stage, unjudged
 from tipchain.parity.weights import GivenInputs, Prepared, prepare
@@ -46,8 +45,6 @@ from tipchain.report.model import RunReport, dump_report
 # and opened. An entry serves where the first half is equal and every file of the second is as it was; else the stage is recorded.
 
 
-FORMAT = 1
-"""Number of the entries' format."""
 KEPT_BYTES = 2 << 30
 """Bytes of the entries of all cases; the ones that served least recently go first."""
 PASSING = {RUN_VARIABLE, "PWD", "OLDPWD", "SHLVL", "_", "TERM", "COLUMNS", "LINES"}
@@ -58,38 +55,31 @@ PASSING_JOB = {"stages", "needs", "folder", "commit", "since", "noise"}
 """Keys of a job that belong to one run alone."""
 
 
-def _digest(facts: object) -> str:
-    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=repr).encode()).hexdigest()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceCache:
-    """The entries of one case: a folder each, with the files of a stage and ``entry.json``, written last.
+    """torch's kept recordings of one case: a folder each, with the files of a stage and ``entry.json``.
 
     Attributes:
-        folder: of the entries of all cases.
+        folder: of the recordings of all cases.
         case: the id of the case.
-        keys: what is known before anything runs, as a SHA-256, by stage.
-        served: when the entries that served were recorded, by stage.
-        marks: of what those rest on, by stage; what is recorded besides rests on that, too.
-        seen: marks of files as they are now.
+        keys: of the stages.
+        served: the entries that served, by stage.
+        look: a mark that is looked at once.
     """
 
     folder: Path
     case: str
     keys: Mapping[str, str]
-    served: dict[str, str] = field(default_factory=dict)
-    marks: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    seen: dict[tuple[str, str], str] = field(default_factory=dict)
+    served: dict[str, StoreEntry] = field(default_factory=dict)
+    look: Callable[[str, str], str] = field(default_factory=lambda: cache(mark))
 
     @classmethod
     def of(cls, case: Case, job: RecordingJob, stages: Sequence[str]) -> ReferenceCache:
         """Return the cache for the recordings of ``stages`` by ``job``."""
         common = {
-            "format": FORMAT,
             "case": case.digest,
             "path": job.case,
-            "data": [] if case.data.set == NONE else [_listing(Path(one)) for one in (job.train_data, job.eval_data)],
+            "data": [] if case.data.set == NONE else [digest(listing(one)) for one in (job.train_data, job.eval_data)],
             "job": {key: value for key, value in asdict(job).items() if key not in PASSING_JOB},
             "cwd": str(Path.cwd()),
             "environment": {k: v for k, v in os.environ.items() if k not in PASSING},
@@ -99,38 +89,31 @@ class ReferenceCache:
         for stage in stages:
             needs = asdict(job.needs[stage])
             needs["inputs"] = bool(needs["inputs"])  # the file lies in the run's folder; its digest is among the others
-            keys[stage] = _digest({**common, "stage": stage, "needs": needs})
+            keys[stage] = digest({**common, "stage": stage, "needs": needs})
         return cls(folder=made_in(case.root, "data") / "references", case=case.id, keys=keys)
 
-    def _entry(self, stage: str) -> Path:
-        return self.folder / self.case / f"{stage}-{self.keys[stage][:20]}"
+    def entry(self, stage: str) -> Path:
+        """Return the file of a stage's entry."""
+        return self.folder / self.case / f"{stage}-{self.keys[stage][:20]}" / "entry.json"
 
     def adopt(self, stage: str, folder: Path) -> bool:
-        """Bring the files of a stage to ``folder`` if an entry serves, and tell whether one does."""
-        entry = self._entry(stage)
-        try:
-            content = json.loads((entry / "entry.json").read_bytes())
-            intact = content["key"] == self.keys[stage] and content["files"] == _files(entry, content["files"])
-            if not intact or any(self._mark(path, one) != one for path, one in content["marks"].items()):
-                return False
-            for name in content["files"]:
-                link(entry / name, folder / name)
-            os.utime(entry / "entry.json")
-            self.served[stage], self.marks[stage] = str(content["recorded"]), content["marks"]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        """Bring the files of a stage to ``folder`` if an entry holds, and tell whether one does."""
+        path = self.entry(stage)
+        entry = find_entry(path, self.keys[stage], path.parent, self.look)
+        if entry is None:
             return False
+        try:
+            for name in entry.files:
+                link(path.with_name(name), folder / name)
+            os.utime(path)
+        except OSError:
+            return False
+        self.served[stage] = entry
         return True
-
-    def _mark(self, path: str, known: str) -> str:
-        """Return a path's present mark, of the kind that it had."""
-        key = path, known.partition(" ")[0]
-        if key not in self.seen:
-            self.seen[key] = mark(*key)
-        return self.seen[key]
 
     def note(self) -> str:
         """Return a note on the stages that were not recorded anew."""
-        since, count = min(self.served.values()), len(self.served)
+        since, count = min(one.facts["recorded"] for one in self.served.values()), len(self.served)
         return (
             f"reused torch's results of {since} for {'1 stage' if count == 1 else f'{count} stages'}: nothing they rest on "
             "has changed; --fresh records them anew"
@@ -141,22 +124,22 @@ class ReferenceCache:
         stage = judgement.stage
         if not marks or any(one.outcome is Outcome.ERROR for one in judgement.verdicts):
             return
-        entry = self._entry(stage)
+        path = self.entry(stage)
         try:
-            entry.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(self.folder / ".lock"):
-                shutil.rmtree(entry, ignore_errors=True)
-                entry.mkdir()
+                shutil.rmtree(path.parent, ignore_errors=True)
+                path.parent.mkdir()
                 names = [name for name in stage_files(stage, ("torch",)) if (folder / name).is_file()]
                 for name in names:
-                    link(folder / name, entry / name)
-                content = {
-                    "key": self.keys[stage],
-                    "recorded": time.strftime("%Y-%m-%d %H:%M"),
-                    "files": _files(entry, names),
-                    "marks": {**self.marks.get(stage, {}), **marks},
-                }
-                atomic_write(entry / "entry.json", json.dumps(content) + "\n")
+                    link(folder / name, path.with_name(name))
+                entry = StoreEntry(
+                    key=self.keys[stage],
+                    files={name: mark(str(path.with_name(name)), "time") for name in names},
+                    rests_on=marks,
+                    facts={"recorded": time.strftime("%Y-%m-%d %H:%M")},
+                )
+                entry.write(path)
                 taken = 0  # those that served least recently go
                 for one in sorted(self.folder.glob("*/*/entry.json"), key=lambda one: -one.stat().st_mtime):
                     taken += sum(file.stat().st_size for file in one.parent.iterdir())
@@ -164,20 +147,8 @@ class ReferenceCache:
                         one.unlink()
                         shutil.rmtree(one.parent, ignore_errors=True)
         except OSError as error:  # a full or read-only disk costs time, no result
-            shutil.rmtree(entry, ignore_errors=True)
-            print(f"{entry}: not kept: {error}", file=sys.stderr)
-
-
-def _files(entry: Path, names: Sequence[str]) -> dict[str, list[int]]:
-    """Return size and time of an entry's files, in which a change of one shows."""
-    found = {name: (entry / name).stat() for name in names}
-    return {name: [status.st_size, status.st_mtime_ns] for name, status in found.items()}
-
-
-def _listing(folder: Path) -> str:
-    """Return a digest of the names, sizes and times of all files below a folder of data."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return _digest([(str(path), (status := path.stat()).st_size, status.st_mtime_ns) for path in files])
+            shutil.rmtree(path.parent, ignore_errors=True)
+            print(f"{path.parent}: not kept: {error}", file=sys.stderr)
 
 
 @cache
@@ -195,13 +166,13 @@ def _machine() -> dict[str, object]:
         if one.suffix in (".dist-info", ".egg-info", ".egg-link", ".pth")
     ]
     return {
-        "tipchain": _digest(code),
+        "tipchain": digest(code),
         "python": sys.version,
         "executable": sys.executable,
         "path": sys.path,
         "platform": platform.platform(),
         "processor": processor,
-        "installed": _digest(installed),
+        "installed": digest(installed),
     }
 
 

@@ -99,7 +99,7 @@ def compare_curves(reference: Array, port: Array, runs: Array, factor: float) ->
 
 
 class NoLossesError(Exception):
-    """A log holds no losses, or another number of them."""
+    """A log holds no losses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,29 +130,6 @@ def read_losses(text: str, pattern: str, name: str = "the log", first: int | Non
     return Losses(values=np.array([float(text) for text in found]), unit=max(units))
 
 
-def held(reference: Losses, port: Losses, runs: Sequence[Losses], factor: float) -> tuple[Curve, Array]:
-    """Return the port's losses beside the reference's, and each step's difference as a part of its allowance.
-
-    A step is outside where that is above 1, float64 ``[steps]``; what the envelope says nothing about is 0, and infinite
-    where the port alone is not finite.
-
-    Raises:
-        NoLossesError: they are not equally many, or the reference's are not finite.
-    """
-    steps = len(reference.values)
-    for one in (port, *runs):
-        if len(one.values) != steps:
-            raise NoLossesError(f"{len(one.values)} losses beside {steps}")
-    if not np.isfinite(reference.values).all():
-        raise NoLossesError("the reference's losses are not finite")
-    drifts = np.array([one.values for one in runs]) if runs else reference.values[None]
-    curve = compare_curves(reference.values, port.values, drifts, factor)
-    unit = max(one.unit for one in (reference, port, *runs))
-    allowed = factor * curve.bounds + unit * (1 + 1e-9)
-    parts = np.where(np.arange(steps) < curve.told, curve.differences / allowed, 0.0)
-    return curve, np.where(np.isfinite(port.values), parts, np.inf)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Compare the logs of a command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
@@ -164,19 +141,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--factor", type=float, default=FACTOR)
     args = parser.parse_args(argv)
     try:
-        first, port, *runs = (
+        first, port, *runs = logs = [
             read_losses(path.read_text(encoding="utf-8", errors="replace"), args.losses, str(path), args.first)
             for path in (args.reference, args.port, *args.runs)
-        )
-        curve, parts = held(first, port, runs, args.factor)
+        ]
     except (NoLossesError, OSError) as error:
         print(f"nothing can be compared: {error}")
         return 2
+    steps = len(first.values)
+    lacking = [f"{len(one.values)} losses beside {steps}" for one in logs if len(one.values) != steps]
+    lacking += [] if np.isfinite(first.values).all() else ["the reference's losses are not finite"]
+    if lacking:
+        print(f"nothing can be compared: {lacking[0]}")
+        return 2
+    drifts = np.array([one.values for one in runs] or [first.values])
+    curve = compare_curves(first.values, port.values, drifts, args.factor)
+    allowed = args.factor * curve.bounds + max(one.unit for one in logs) * (1 + 1e-9)
+    # A step is outside where its part of what is allowed is above 1; where the envelope tells nothing, none is.
+    parts = np.where(np.arange(steps) < curve.told, curve.differences / allowed, 0.0)
+    parts = np.where(np.isfinite(port.values), parts, np.inf)
     worst = int(np.nanargmax(curve.differences))
-    print(f"steps: {len(first.values)}")
+    print(f"steps: {steps}")
     print(f"largest_difference: {curve.differences[worst]:.6g} (step {worst + 1})")
     print(f"difference_ratio: {parts.max():.6g} (step {int(parts.argmax()) + 1}; of what rounding explains)")
-    if curve.told < len(first.values):
+    if curve.told < steps:
         print(f"note: from step {curve.told + 1} on rounding alone moves the loss by a tenth of itself")
     if curve.told == 0:
         print("nothing can be compared: rounding alone moves the first loss by a tenth of itself")
@@ -188,8 +176,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"{parts[step]:.3g} times what rounding explains"
         )
         return 1
-    which = "all" if curve.told == len(first.values) else f"the first {curve.told} of"
-    print(f"losses passed: {which} {len(first.values)} steps stay within {args.factor:g} times the envelope")
+    which = "all" if curve.told == steps else f"the first {curve.told} of"
+    print(f"losses passed: {which} {steps} steps stay within {args.factor:g} times the envelope")
     return 0
 
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import sys
 import sysconfig
 from collections.abc import Container, Iterable, Mapping
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from stat import S_ISREG
 
 import numpy as np
 
 from tipchain.core.blame import is_users
 from tipchain.core.files import sha256_of
 from tipchain.core.images import SPLITS, read_split, split_file
+from tipchain.core.store import CODE, HASHED_BYTES, mark
 from tipchain.errors import DataError
 from tipchain.framework_types import Array, Options
 from tipchain.modes import DIGITS, MINI_UCF, NONE
@@ -106,15 +106,13 @@ WHERE = (
     "`tipchain align CASE --prepare` makes the shipped data; --data-path DIR names your own; "
     "`data: {set: none}` in the case if its data sets need no folder"
 )
-HASHED_BYTES = 64 << 20
-"""Data sets up to this size are known by their content."""
 
 
 def data_digest(folder: Path, data_set: str = DIGITS) -> str:
     """Return a SHA-256 of the files of a data set, by name and content.
 
-    Of more than `HASHED_BYTES` only names and sizes count: reading ImageNet would take minutes. Of more than that in
-    videos, only the split files and the first videos count: naming all frames of UCF-101 would.
+    Of what comes after the first `HASHED_BYTES` only names and sizes count, and of videos nothing: reading ImageNet would
+    take minutes, and so would naming all frames of UCF-101.
 
     Args:
         folder: the data folder.
@@ -125,40 +123,32 @@ def data_digest(folder: Path, data_set: str = DIGITS) -> str:
     """
     if data_set == NONE:
         return hashlib.sha256(NONE.encode()).hexdigest()  # the data sets' code makes them
+    files: Iterable[Path]
     if data_set == MINI_UCF:
-        return _digest_videos(folder)
-    named = [folder / "train", folder / "val"] if data_set == DIGITS else [folder]
-    files = [path for one in named for path in sorted(one.rglob("*")) if path.is_file()]
-    if not files:
-        raise DataError(
-            "has no images" if data_set == DIGITS else "has no files",
-            file=folder,
-            expected="train/<class>/ and val/<class>/ with images" if data_set == DIGITS else "data",
-            hint=WHERE,
-        )
-    sizes = [path.stat().st_size for path in files]
-    small = sum(sizes) <= HASHED_BYTES
-    digest = hashlib.sha256()
-    for path, size in zip(files, sizes, strict=True):
-        digest.update(f"{path.relative_to(folder).as_posix()} {size}\n".encode())
-        if small:
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
-
-
-def _digest_videos(folder: Path) -> str:
+        videos = (video for split in SPLITS for video in read_split(folder, split))
+        frames = (video.frame(number) for video in videos for number in range(1, video.frames + 1))
+        files = chain((split_file(folder, split) for split in SPLITS), frames)
+    else:
+        named = [folder / "train", folder / "val"] if data_set == DIGITS else [folder]
+        files = [path for one in named for path in sorted(one.rglob("*")) if path.is_file()]
+        if not files:
+            raise DataError(
+                "has no images" if data_set == DIGITS else "has no files",
+                file=folder,
+                expected="train/<class>/ and val/<class>/ with images" if data_set == DIGITS else "data",
+                hint=WHERE,
+            )
     digest, left = hashlib.sha256(), HASHED_BYTES
-    videos = (video for split in SPLITS for video in read_split(folder, split))
-    frames = (video.frame(number) for video in videos for number in range(1, video.frames + 1))
-    for path in chain((split_file(folder, split) for split in SPLITS), frames):
+    for path in files:
         try:
-            content = path.read_bytes()
+            size = path.stat().st_size
+            digest.update(f"{path.relative_to(folder).as_posix()} {size}\n".encode())
+            if left >= 0:
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
         except OSError as error:
             raise DataError("cannot be read", file=path, found=error.strerror) from error
-        digest.update(f"{path.relative_to(folder).as_posix()} {len(content)}\n".encode())
-        digest.update(hashlib.sha256(content).digest())
-        left -= len(content)
-        if left < 0:
+        left -= size
+        if left < 0 and data_set == MINI_UCF:
             break
     return digest.hexdigest()
 
@@ -166,11 +156,8 @@ def _digest_videos(folder: Path) -> str:
 # The files that this process has imported and read, and what a file is known by.
 
 
-MARKED_BYTES = 16 << 20
-"""The user's files up to this size are known by their content, others by size and time."""
 CLOCK_S = 0.05
 """By so much a file's time may lag behind the clock."""
-CODE = (".py", ".so", ".pyd")
 UNHEARD = frozenset({"av", "cv2", "h5py", "safetensors.torch", "torchaudio", "torchcodec"})
 """Modules whose compiled code opens files without a word to Python."""
 HEARD = frozenset(
@@ -186,12 +173,8 @@ SILENT = re.compile(
 
 def imported_sources(root: Path) -> dict[str, str]:
     """Return the SHA-256 of every file of the user's that is imported, by its path as seen from ``root``."""
-    return {os.path.relpath(file, root): sha256_of(Path(file)) for file in users_files()}
-
-
-def users_files() -> list[str]:
-    """Return the files of the user's that are imported."""
-    return [file for file in sorted(_imported()) if file.endswith(".py") and is_users(file)]
+    files = (file for file in sorted(_imported()) if file.endswith(".py") and is_users(file))
+    return {os.path.relpath(file, root): sha256_of(Path(file)) for file in files}
 
 
 def _imported() -> set[str]:
@@ -217,7 +200,11 @@ class Reading:
         sys.addaudithook(self._note)
 
     def _note(self, event: str, args: tuple[object, ...]) -> None:
-        if event == "open" and isinstance(args[0], str | bytes | os.PathLike) and not _writes(*args[1:3]):
+        if event != "open" or not isinstance(args[0], str | bytes | os.PathLike):
+            return
+        mode, flags = args[1:3]
+        writes = isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
+        if not (bool(set(mode) & set("wax")) if isinstance(mode, str) else writes):
             self.opened.add(_absolute(os.fsdecode(args[0])))
 
     def marks(self) -> dict[str, str] | None:
@@ -235,8 +222,10 @@ class Reading:
             apart = file.startswith(self.apart) or file.endswith(".pyc")
             if apart or file in self.known or (file.startswith(library) and "-packages" not in file):
                 continue
-            if _changed(file) >= self.since - CLOCK_S:
-                return None
+            with suppress(OSError):  # there is none
+                status = Path(file).stat()
+                if max(status.st_mtime, status.st_ctime) >= self.since - CLOCK_S:
+                    return None
             self._marks[file] = mark(file, "time" if installed else "content")
         own = {str(Path(file).parent) for file in self._marks if is_users(file) and file.endswith(CODE)}
         folders = own | {path for one in sys.path if is_users(path := _absolute(one))}
@@ -253,43 +242,3 @@ def _silent(file: str) -> bool:
 
 def _absolute(path: str) -> str:
     return os.path.abspath(path)  # noqa: PTH100  (without a look at the disk, where there may be nothing)
-
-
-def _writes(mode: object, flags: object) -> bool:
-    if isinstance(mode, str):
-        return bool(set(mode) & set("wax"))
-    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
-
-
-def _changed(file: str) -> float:
-    """Return when a file last changed, in seconds since the epoch; 0 where there is none."""
-    try:
-        status = Path(file).stat()
-    except OSError:
-        return 0.0
-    return max(status.st_mtime, status.st_ctime)
-
-
-def mark(path: str, kind: str) -> str:
-    """Return a path's mark, beginning with the kind of mark.
-
-    Args:
-        path: a file or, of the kind ``modules``, a folder.
-        kind: ``content``: its SHA-256, unless it is large; ``time``: size and time of change; ``modules``: the names of
-            the modules and packages in it, one of which might hide another.
-    """
-    try:
-        if kind == "modules":
-            with os.scandir(path) as entries:
-                names = sorted(
-                    one.name for one in entries if (one.name.endswith(CODE) or Path(one.path, "__init__.py").is_file())
-                )
-            return f"modules {hashlib.sha256(json.dumps(names).encode()).hexdigest()}"
-        status = Path(path).stat()
-        if not S_ISREG(status.st_mode):
-            return f"{kind} -"
-        if kind == "content" and status.st_size <= MARKED_BYTES:
-            return f"content {sha256_of(Path(path))}"
-    except OSError as error:
-        return f"{kind} {type(error).__name__}"
-    return f"{kind} {status.st_size} {status.st_mtime_ns}"

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -135,8 +136,8 @@ def _record_stage(
 ) -> Mapping[str, object]:
     """Record a stage; the one place where an exception of user code becomes a result."""
     try:
-        if "weights" in INFO[stage].uses:
-            _check_weights(job.needs[stage])
+        if "weights" in INFO[stage].uses and job.needs[stage].weights_sha256:
+            _check_weights(Path(job.needs[stage].weights), job.needs[stage].weights_sha256)
         bench = open_bench(job, case, framework, benches, stage)
         save_recording(job, bench, stage, record(stage, bench), device)
     except TipchainError as error:
@@ -149,36 +150,27 @@ def _record_stage(
     return {"ok": True}
 
 
-_checked: set[str] = set()
-
-
-def _check_weights(needs: StageNeeds) -> None:
+@cache
+def _check_weights(path: Path, expected: str) -> None:
     """Refuse a weight file that is not the one that was prepared (truncated, replaced)."""
-    if not needs.weights_sha256 or needs.weights in _checked:
-        return
-    path = Path(needs.weights)
     try:
         found = sha256_of(path)
     except OSError as error:
         raise WeightsError("cannot be read", file=path, found=error) from error
-    if found != needs.weights_sha256:
+    if found != expected:
         raise WeightsError(
             "is damaged or was changed",
             file=path,
             found=f"{path.stat().st_size} bytes, sha256 {found[:12]}…",
-            expected=f"sha256 {needs.weights_sha256[:12]}…",
+            expected=f"sha256 {expected[:12]}…",
             hint="bash prepare.sh PARAMS MODE --force makes it anew",
         )
-    _checked.add(needs.weights)
 
 
 def save_recording(job: RecordingJob, bench: Bench, stage: str, recording: Recording, device: str) -> None:
     """Write the dump, its JSON and its safetensors file, each whole or not at all."""
     folder = Path(job.folder)
-    if recording.tensors:
-        save_tensors(folder / tensors_name(stage, job.side), recording.tensors)
     meta = {
-        "side": job.side,
         "stage": stage,
         "case": job.case,
         "tipchain": __version__,
@@ -193,12 +185,13 @@ def save_recording(job: RecordingJob, bench: Bench, stage: str, recording: Recor
         "sources": imported_sources(bench.case.root),
         "details": recording.details,
     }
-    save_record(folder / dump_name(stage, job.side), recording.arrays, meta=meta)
+    sides = [(job.side, job.side, recording.arrays, recording.tensors)]
     if recording.reference is not None:
-        if recording.reference_tensors:
-            save_tensors(folder / tensors_name(stage, "torch"), recording.reference_tensors)
-        meta = {**meta, "side": INFO[stage].reference}
-        save_record(folder / dump_name(stage, "torch"), recording.reference, meta=meta)
+        sides.append(("torch", INFO[stage].reference, recording.reference, recording.reference_tensors))
+    for name, side, arrays, tensors in sides:
+        if tensors:
+            save_tensors(folder / tensors_name(stage, name), tensors)
+        save_record(folder / dump_name(stage, name), arrays, meta={"side": side, **meta})
 
 
 def main(argv: list[str]) -> int:
@@ -244,10 +237,8 @@ class RecordingSide:
         self.log = Path(job.folder) / f"recorder_{job.side}.log"
         self.process: subprocess.Popen[bytes] | None = None
         self._partial = b""
-        if self.left:
-            self._start()
-
-    def _start(self) -> None:
+        if not self.left:
+            return
         spec = self.log.with_suffix(".json")
         spec.write_text(json.dumps(as_json(self.job)))
         reading, writing = os.pipe()
@@ -268,7 +259,13 @@ class RecordingSide:
         """Take in the events of the process; at the end of them, account for all its stages."""
         chunk = self.events.read1()
         if not chunk:
-            self._close()
+            assert self.process is not None
+            what = f"the {self.side} process {how_ended(self.process.wait())}"
+            for stage in self.left:
+                during = "" if self.current in ("", stage) else f" during {self.current}"
+                self.ended[stage] = f"{what}{during}; log: {self.log}"
+            self.left.clear()
+            self.stop()
             return
         *lines, self._partial = (self._partial + chunk).split(b"\n")
         for event in map(json.loads, lines):
@@ -281,16 +278,6 @@ class RecordingSide:
                     self.left.remove(event["stage"])
                     self.ended[event["stage"]] = None if event["ok"] else event["message"]
                     self.marks[event["stage"]] = event.get("marks")
-
-    def _close(self) -> None:
-        """Give every unrecorded stage of the process its reason."""
-        assert self.process is not None
-        what = f"the {self.side} process {how_ended(self.process.wait())}"
-        for stage in self.left:
-            during = "" if self.current in ("", stage) else f" during {self.current}"
-            self.ended[stage] = f"{what}{during}; log: {self.log}"
-        self.left.clear()
-        self.stop()
 
     def expire(self) -> None:
         """End the process if the side's time is over."""

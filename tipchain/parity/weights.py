@@ -10,21 +10,24 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, redirect_stderr, suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from io import StringIO
 from math import inf
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 
 import numpy as np
 
 import tipchain
 from tipchain.core.blame import UsersError, serving, users_fault
-from tipchain.core.files import atomic_write, made_in, replacing_path, sha256_of
+from tipchain.core.files import append, made_in, replacing_path, sha256_of
 from tipchain.core.guard import guarded
-from tipchain.core.json_text import Json, JsonObject, as_json, parse_as
+from tipchain.core.json_text import Json, JsonObject, as_json, parse_as, read_json
 from tipchain.core.machine import end_with_parent
+from tipchain.core.store import StoreEntry, digest, find_entry, mark
 from tipchain.errors import DataError, ExitCode, InputError, MissingFrameworkError, TipchainError, WeightsError
-from tipchain.framework_types import Array, Loader, Model, Nested, Tensor
+from tipchain.framework_types import Loader, Model, Nested, Tensor
 from tipchain.frameworks import load_framework
 from tipchain.modes import INFO, Device, Mode, data_folder
 from tipchain.numbers.dumps import flatten, load_record, save_record
@@ -163,19 +166,19 @@ def _calibrate_on_inputs(torch: ModuleType, case: Case, model: Model, norms: lis
 
 
 def _fit_head(torch: ModuleType, case: Case, model: Model, train_data: Path) -> None:
-    """Fit the last Linear by ridge regression on its inputs over the training data."""
+    """Fit the last Linear by ridge regression on its inputs over the training data, onto +2 and -2."""
     linears = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
     if not linears:
         raise WeightsError("fit_head needs a Linear layer, the model has none", file=case.path, key="weights.fit_head")
-    head, features, labels = linears[-1], [], []
-    handle = head.register_forward_pre_hook(lambda _, inputs: features.append(inputs[0].detach().double()))
+    head, given, labels = linears[-1], list[Tensor](), list[Tensor]()
+    handle = head.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0].detach().double()))
     model.eval()
     with torch.no_grad():
         for image, label, _ in _train_batches(torch, case, train_data):
             model(image)
             labels.append(label)
     handle.remove()
-    inputs, classes = torch.cat(features).numpy(), torch.cat(labels).numpy()
+    inputs, classes = torch.cat(given).numpy(), torch.cat(labels).numpy()
     rows, uneven = divmod(len(inputs), len(classes))
     if uneven or inputs.ndim != 2:
         raise WeightsError(
@@ -187,11 +190,19 @@ def _fit_head(torch: ModuleType, case: Case, model: Model, train_data: Path) -> 
         )
     # One row for each sample: the mean of its rows, where the model averages what comes after the head.
     means = inputs.reshape(len(classes), rows, -1).mean(axis=1)
-    weight, bias = ridge_head(means, classes, int(head.out_features), penalty=RIDGE)
+    targets = np.where(np.arange(int(head.out_features)) == classes[:, None], 2.0, -2.0)
+    centre, offset = means.mean(axis=0), targets.mean(axis=0)
+    features, outputs = means - centre, targets - offset
+    samples, width = features.shape
+    scale = RIDGE * max(float((features**2).sum()) / samples, 1e-12)
+    if samples <= width:
+        solved = features.T @ np.linalg.solve(features @ features.T + scale * np.eye(samples), outputs)
+    else:
+        solved = np.linalg.solve(features.T @ features + scale * np.eye(width), features.T @ outputs)
     with torch.no_grad():
-        head.weight.copy_(torch.from_numpy(weight))
+        head.weight.copy_(torch.from_numpy(solved.T))
         if head.bias is not None:
-            head.bias.copy_(torch.from_numpy(bias))
+            head.bias.copy_(torch.from_numpy(offset - centre @ solved))
 
 
 def _model_inputs(torch: ModuleType, case: Case) -> list[Tensor]:
@@ -220,36 +231,11 @@ def _tame_head(torch: ModuleType, case: Case, model: Model) -> None:
         handle.remove()
 
 
-def ridge_head(features: Array, labels: object, classes: int, *, penalty: float) -> tuple[object, object]:
-    """Return weight ``[classes, d]`` and bias ``[classes]`` of a ridge regression onto +2/-2 targets.
-
-    Args:
-        features: float64 ``[n, d]``.
-        labels: integers ``[n]``.
-        classes: number of classes.
-        penalty: ridge penalty, relative to the mean squared norm of the centred features.
-    """
-    targets = np.where(np.arange(classes) == np.asarray(labels)[:, None], 2.0, -2.0)
-    centre, offset = features.mean(axis=0), targets.mean(axis=0)
-    inputs, outputs = features - centre, targets - offset
-    samples, width = inputs.shape
-    scale = penalty * max(float((inputs**2).sum()) / samples, 1e-12)
-    if samples <= width:
-        solved = inputs.T @ np.linalg.solve(inputs @ inputs.T + scale * np.eye(samples), outputs)
-    else:
-        solved = np.linalg.solve(inputs.T @ inputs + scale * np.eye(width), inputs.T @ outputs)
-    return solved.T, offset - centre @ solved
-
-
 # The weights that both sides of a case start from.
 #
 # Made once per case and training data, kept in ``data/weights/<case>/<data>/`` of `made_in`: ``torch.pth``,
-# ``paddle.pdparams`` converted from it, and ``manifest.json`` with the recipe and checksums, written last.
-# Run as ``python -m tipchain.parity.weights JOB.json ...`` it does the work that needs the frameworks.
-
-
-FORMAT = 3
-"""Number of the cached weights' format."""
+# ``paddle.pdparams`` converted from it, and an entry of the store beside each, ``torch.json`` and ``paddle.json``.
+# Run as ``python -m tipchain.parity.weights JOBS.json ENDS.jsonl`` it does the work that needs the frameworks.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,13 +322,13 @@ def prepare_variants(
         for folder, case in zip(folders, cases, strict=True):
             train_data, _ = data_roots(case, mode, data_path)
             try:
-                recipe = recipe_of(case, train_data)
+                keys = keys_of(case, train_data)
             except InputError as error:
                 found[folder] = error
                 continue
-            if force or not _fresh(folder, recipe, sides, case.root):
-                if force:
-                    (folder / "manifest.json").unlink(missing_ok=True)
+            if force:
+                _forget(folder)
+            if not all(find_entry(_entry(folder, side), keys[side], case.root) for side in sides):
                 jobs.append(
                     _Job(
                         case=str(case.path),
@@ -350,20 +336,19 @@ def prepare_variants(
                         variant=case.variant,
                         folder=str(folder),
                         train_data=str(train_data),
-                        recipe=recipe,
+                        keys=keys,
                         sides=sides,
                     )
                 )
         found |= _make(jobs)
-        return [found.get(folder) or _files(folder) for folder in folders]
+        return [found.get(folder) or _files(folder, sides) for folder in folders]
 
 
-def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, object]]:
-    """Return, by side, all that the prepared weights depend on."""
+def keys_of(case: Case, train_data: Path) -> dict[str, str]:
+    """Return, by side, the key of all that the prepared weights depend on."""
     weights = case.weights
     from_data = weights.init is not None and (weights.fit_head or weights.calibrate == "train_data")
     torch_recipe: dict[str, Json] = {
-        "format": FORMAT,
         "init": weights.init,
         "seed": weights.seed,
         "fit_head": weights.fit_head,
@@ -386,7 +371,7 @@ def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, object]]:
         "ignore": list(weights.ignore),
         "converter": [sha256_of(path) for path in converters],
     }
-    return {"torch": torch_recipe, "paddle": paddle_recipe}
+    return {"torch": digest(torch_recipe), "paddle": digest(paddle_recipe)}
 
 
 def _identity(case: Case, side: str) -> list[Json] | None:
@@ -399,45 +384,23 @@ def _identity(case: Case, side: str) -> list[Json] | None:
         raise WeightsError("cannot be read", file=path, key=f"weights.{side}", found=found) from error
 
 
-def _unchanged(entry: JsonObject, recipe: Mapping[str, object], root: Path) -> bool:
-    """Tell whether an entry of the manifest was made by this recipe from sources that are as they were."""
-    if entry.get("recipe") != recipe:
-        return False
-    try:
-        return all(sha256_of(root / file) == known for file, known in entry["sources"].items())
-    except OSError:
-        return False
+def _entry(folder: Path, side: str) -> Path:
+    return folder / f"{side}.json"
 
 
-def _manifest(folder: Path) -> dict[str, Json]:
-    try:
-        found = json.loads((folder / "manifest.json").read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+def _forget(folder: Path) -> None:
+    for side in SIDES:
+        _entry(folder, side).unlink(missing_ok=True)
 
 
-def _fresh(folder: Path, recipe: JsonObject, sides: tuple[str, ...], root: Path) -> bool:
-    manifest = _manifest(folder)
-    for side in sides:
-        entry = manifest.get(side, {})
-        if not _unchanged(entry, recipe[side], root):
-            return False
-        path = Path(entry["path"])
-        path = path if path.is_absolute() else folder / path
-        if not path.is_file() or path.stat().st_size != entry["size"]:
-            return False
-    return True
-
-
-def _files(folder: Path) -> WeightFiles:
-    manifest = _manifest(folder)
-    entries = {side: manifest[side] for side in SIDES if side in manifest}
+def _files(folder: Path, sides: Sequence[str]) -> WeightFiles:
+    entries = {side: parse_as(StoreEntry, read_json(_entry(folder, side))) for side in sides}
+    facts = {side: entry.facts for side, entry in entries.items()}
     return WeightFiles(
-        paths={side: folder / entry["path"] for side, entry in entries.items()},
-        sha256={side: entry["sha256"] for side, entry in entries.items()},
-        digest=manifest["digest"],
-        names=entries.get("paddle", {}).get("names", {}),
+        paths={side: folder / next(iter(entry.files)) for side, entry in entries.items()},
+        sha256={side: known["sha256"] for side, known in facts.items()},
+        digest=facts[sides[0]]["digest"],
+        names=facts.get("paddle", {}).get("names", {}),
     )
 
 
@@ -448,36 +411,33 @@ class _Job:
     variant: str
     folder: str
     train_data: str
-    recipe: JsonObject
+    keys: Mapping[str, str]
     sides: tuple[str, ...]
 
 
 def _make(jobs: Sequence[_Job]) -> dict[Path, InputError | UsersError]:
     """Make weights in a process of their own, so that the caller stays free of both frameworks; return the faults by folder."""
-    failures: dict[Path, InputError | UsersError] = {}
-    paths = [Path(job.folder) / ".job.json" for job in jobs]
-    for path, job in zip(paths, jobs, strict=True):
-        path.write_text(json.dumps(as_json(job)))
-    if paths:
-        words = [sys.executable, "-m", "tipchain.parity.weights", *map(str, paths)]
+    if not jobs:
+        return {}
+    with TemporaryDirectory() as name:
+        asked, ends = Path(name, "jobs.json"), Path(name, "ends.jsonl")
+        asked.write_text(json.dumps([as_json(job) for job in jobs]))
         done = subprocess.run(
-            words,
+            [sys.executable, "-m", "tipchain.parity.weights", str(asked), str(ends)],
             capture_output=True,
             text=True,
             errors="replace",
             check=False,
             env={"OPENBLAS_NUM_THREADS": "1", **model_environment()},  # a few small products need no threads
         )
-    for path in paths:
-        ended = path.with_suffix(".log")
-        code, _, said = (
-            ended.read_text(errors="replace").partition("\n") if ended.is_file() else (done.returncode, "", done.stderr)
-        )
-        for one in (path, ended):
-            one.unlink(missing_ok=True)
-        if int(code):
-            failures[path.parent] = _failure(path.parent, int(code), said.strip())
-    return failures
+        ended = [json.loads(line) for line in ends.read_text().splitlines()] if ends.is_file() else []
+    ended += [(done.returncode, done.stderr)] * (len(jobs) - len(ended))
+    folders = (Path(job.folder) for job in jobs)
+    return {
+        folder: _failure(folder, code, said.strip())
+        for folder, (code, said) in zip(folders, ended, strict=True)
+        if code
+    }
 
 
 def _failure(folder: Path, code: int, said: str) -> InputError | UsersError:
@@ -497,7 +457,7 @@ def _failure(folder: Path, code: int, said: str) -> InputError | UsersError:
 
 
 def make(job: _Job) -> None:
-    """Make the files of ``job`` and write the manifest last."""
+    """Make the files of ``job``, each with its entry."""
     from tipchain.weights.files import load_torch_weights
 
     case, folder = load_case(job.case, job.reseed).for_stage(job.variant), Path(job.folder)
@@ -505,42 +465,30 @@ def make(job: _Job) -> None:
     framework = load_framework("torch")
     framework.configure(Device(kind="cpu"), case.weights.seed, threads=2)
     model = framework.build(open_builder(case, "torch", "model"), case.model_args)
-    manifest = _manifest(folder)
-    (folder / "manifest.json").unlink(missing_ok=True)
-    known = manifest.get("torch", {})
-    made = _unchanged(known, job.recipe["torch"], case.root) and torch_path.is_file()
-    if case.weights.torch is None and not made:
-        initialize(case, model, Path(job.train_data))
-        import torch
+    kept = find_entry(_entry(folder, "torch"), job.keys["torch"], case.root)
+    if kept is None:
+        _forget(folder)
+        if case.weights.torch is None:
+            initialize(case, model, Path(job.train_data))
+            import torch
 
-        with replacing_path(torch_path) as beside:
-            torch.save(model.state_dict(), beside)
+            with replacing_path(torch_path) as beside:
+                torch.save(model.state_dict(), beside)
     state = load_torch_weights(model, torch_path)
-    result: dict[str, Json] = {
-        "digest": state_digest(state),
-        "torch": _entry(
-            torch_path, folder, job.recipe["torch"], known["sources"] if made else imported_sources(case.root)
-        ),
-    }
+    known = {"digest": state_digest(state)}
+    if kept is None:
+        _keep(job, "torch", torch_path, case.root, known)
     if "paddle" in job.sides:
-        atomic_write(folder / "manifest.json", json.dumps(result))  # torch's stay where the port does not take them
+        _entry(folder, "paddle").unlink(missing_ok=True)  # torch's stays where the port does not take it
         names = _convert(case, model, torch_path, folder / "paddle.pdparams")
-        result["paddle"] = {
-            **_entry(folder / "paddle.pdparams", folder, job.recipe["paddle"], imported_sources(case.root)),
-            "names": names,
-        }
-    atomic_write(folder / "manifest.json", json.dumps(result, indent=1) + "\n")
+        _keep(job, "paddle", folder / "paddle.pdparams", case.root, {**known, "names": names})
 
 
-def _entry(path: Path, folder: Path, recipe: Mapping[str, object], sources: Mapping[str, str]) -> dict[str, Json]:
-    name = path.name if path.parent == folder else str(path.resolve())
-    return {
-        "path": name,
-        "size": path.stat().st_size,
-        "sha256": sha256_of(path),
-        "recipe": dict(recipe),
-        "sources": dict(sources),
-    }
+def _keep(job: _Job, side: str, path: Path, root: Path, facts: JsonObject) -> None:
+    sources = {file: f"content {found}" for file, found in imported_sources(root).items()}
+    name = path.name if path.parent == Path(job.folder) else str(path.resolve())
+    files, known = {name: mark(str(path), "size")}, {**facts, "sha256": sha256_of(path)}
+    StoreEntry(key=job.keys[side], files=files, rests_on=sources, facts=known).write(_entry(Path(job.folder), side))
 
 
 def _convert(case: Case, torch_model: object, torch_path: Path, paddle_path: Path) -> dict[str, str]:
@@ -568,16 +516,12 @@ def state_digest(state: Mapping[str, object]) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Make the weights that the job files in ``argv`` describe, one after another.
-
-    How each ended stands beside its job file: an exit code in a line, then what was printed.
-    """
+    """Make the weights of the jobs in the file ``argv[0]``; how each ended is a line of ``argv[1]``: exit code and error."""
     end_with_parent()
-    for name in argv:
-        job = parse_as(_Job, json.loads(Path(name).read_text()))
+    for asked in json.loads(Path(argv[0]).read_text()):
         with redirect_stderr(StringIO()) as printed:
-            code = guarded(_make_for_reader, job, said=str)
-        Path(name).with_suffix(".log").write_text(f"{code}\n{printed.getvalue()}")
+            code = guarded(_make_for_reader, parse_as(_Job, asked), said=str)
+        append(Path(argv[1]), json.dumps([int(code), printed.getvalue()]))
     return 0
 
 
@@ -610,8 +554,7 @@ class Prepared:
     Attributes:
         digests: by stage, what its result depends on, by the names in its ``uses``.
         inputs: by stage, the dump of the fake inputs, where it needs one.
-        weights: by stage, the weights, where it needs them and they could be had.
-        names: by stage, Paddle's name by torch's, where the conversion of weights found some.
+        weights: by stage, the weights of the case as it sees it, where they could be had.
         failures: by stage, why it cannot run.
     """
 
@@ -620,17 +563,17 @@ class Prepared:
     digests: dict[str, Mapping[str, str]] = field(default_factory=dict)
     inputs: dict[str, Path] = field(default_factory=dict)
     weights: dict[str, WeightFiles] = field(default_factory=dict)
-    names: dict[str, Mapping[str, str]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 
     def needs(self, stage: str, side: str) -> StageNeeds:
         """Return the needs of ``side`` for ``stage``."""
         inputs, weights = self.inputs.get(stage), self.weights.get(stage)
+        loaded = weights if "weights" in INFO[stage].uses else None
         return StageNeeds(
             inputs=str(inputs.resolve()) if inputs else "",
-            weights=str(weights.paths[side].resolve()) if weights else "",
-            weights_sha256=weights.sha256.get(side, "") if weights else "",
-            names=self.names.get(stage, {}),
+            weights=str(loaded.paths[side].resolve()) if loaded else "",
+            weights_sha256=loaded.sha256.get(side, "") if loaded else "",
+            names=weights.names if weights else {},  # what converting them found, even if the stage loads none
             digests=self.digests[stage],
         )
 
@@ -675,52 +618,43 @@ def prepare(
     made = prepare_variants(missing, mode, data_path=data_path, sides=sides) if missing else []
     weights |= zip((seen.variant for seen in missing), made, strict=True)
     fakes: dict[str, tuple[str, Path]] = {}
-    data: dict[str, str | InputError] = {}
+
+    @cache
+    def known_data(folder: Path) -> str:
+        try:
+            return data_digest(folder, case.data.set)
+        except DataError as error:
+            raise error if folder.exists() else DataError("no such data folder", file=folder, hint=WHERE) from None
+
     for stage in stages:
         seen, digests, reasons = case.for_stage(stage), dict[str, str](), list[str]()
         own_weights = weights.get(seen.variant)
+        if isinstance(own_weights, WeightFiles):
+            prepared.weights[stage] = own_weights
         for name in INFO[stage].uses:
             if name == "settings":
                 digests[name] = settings_digest(seen, mode)
             elif name == "weights" and isinstance(own_weights, WeightFiles):
-                digests[name], prepared.weights[stage] = own_weights.digest, own_weights
+                digests[name] = own_weights.digest
             elif name == "weights":
                 reasons.append(str(own_weights))
             elif name == "fake":
                 if seen.variant not in fakes:
-                    fakes[seen.variant] = _fake(seen, folder, given)
+                    path = given.inputs.get(seen.variant)
+                    if path is None:
+                        path = folder / ("_".join(filter(None, ("fake_inputs", seen.variant))) + ".npy")
+                        save_record(path, fake_arrays(seen))
+                    fakes[seen.variant] = arrays_digest(load_record(path).arrays), path
                 digests[name], prepared.inputs[stage] = fakes[seen.variant]
             else:
-                if name not in data:
-                    data[name] = _known_data(train_data if name == "train_data" else eval_data, case.data.set)
-                reason = data[name]
-                if isinstance(reason, str):
-                    digests[name] = reason
-                else:
-                    reasons.append(str(reason))
+                try:
+                    digests[name] = known_data(train_data if name == "train_data" else eval_data)
+                except DataError as error:
+                    reasons.append(str(error))
         prepared.digests[stage] = digests
-        if isinstance(own_weights, WeightFiles):  # what converting weights found, even if the stage uses none
-            prepared.names[stage] = own_weights.names
         if reasons:
             prepared.failures[stage] = "\n".join(dict.fromkeys(reasons))
     return prepared
-
-
-def _fake(case: Case, folder: Path, given: GivenInputs) -> tuple[str, Path]:
-    """Return digest and dump of the fake inputs."""
-    if path := given.inputs.get(case.variant):
-        return arrays_digest(load_record(path).arrays), path
-    arrays = fake_arrays(case)
-    path = folder / ("_".join(filter(None, ("fake_inputs", case.variant))) + ".npy")
-    save_record(path, arrays)
-    return arrays_digest(flatten(arrays)), path
-
-
-def _known_data(folder: Path, data_set: str) -> str | DataError:
-    try:
-        return data_digest(folder, data_set)
-    except DataError as error:
-        return error if folder.exists() else DataError("no such data folder", file=folder, hint=WHERE)
 
 
 def fake_arrays(case: Case) -> dict[str, Nested]:

@@ -17,18 +17,10 @@ from tipchain.frameworks.base import scalar
 from tipchain.frameworks.live_models import side_of
 from tipchain.numbers.tolerance import SAME_SINGLE, Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
-from tipchain.parity.case import checked_loss, open_builder
+from tipchain.parity.case import LABEL, checked_loss, open_builder
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import BatchLog, Bench, Recording
-from tipchain.parity.stages.judging import (
-    Dumps,
-    Judged,
-    Rules,
-    judge_batches,
-    root_mean_square,
-    tensor_bound,
-    tensor_paths,
-)
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, judge_batches, root_mean_square, tensor_bound
 from tipchain.parity.stages.tensors import TensorFile, as_recorded
 
 # Step 8 of the guide, backward: some iterations on equal inputs, in eval mode or train mode.
@@ -129,7 +121,7 @@ def _inputs(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[Tensor], 
     widened = bench.framework.widened if settings.dtype == "float64" else lambda tensor: tensor
     if settings.inputs == "fake":
         for _ in range(settings.iterations):
-            yield list(map(widened, bench.fake_inputs())), widened(bench.fake_label())
+            yield list(map(widened, bench.fake_inputs())), widened(bench.framework.tensor(bench.inputs[LABEL]))
         return
     dataset = bench.steady_dataset()[0]
     starts = range(0, settings.iterations * size, size)
@@ -153,7 +145,7 @@ STAGE = "backward"
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare losses and rates, then every gradient, parameter and buffer."""
-    judged, paths = judging.judge_arrays(dumps, rules), tensor_paths(dumps)
+    judged, paths = judging.judge_arrays(dumps, rules), dumps.tensors
     missing = ", ".join(str(path) for path in paths if not path.is_file())
     wrong = f"no such file: {missing}; gradients were not compared" if missing else ""
     try:
@@ -270,10 +262,15 @@ def _judge_tensor(
     if within.outcome is not Outcome.PASS:
         return replace(verdict, reason=f"{verdict.reason}; {share}"), strict
     reason = f"{share}; the reference's own moves by {noise:.2g} where its weights start a little apart"
-    if NOISE_FACTOR * noise <= BLUNT:
-        return replace(verdict, outcome=Outcome.PASS, reason=reason, share=within.share), bound
-    reason = f"rounding hides every difference: {reason}"
-    return replace(verdict, outcome=Outcome.SKIP, reason=reason, share=None), bound
+    told = NOISE_FACTOR * noise <= BLUNT
+    return excused(verdict, reason, told=told, share=within.share), bound
+
+
+def excused(verdict: Verdict, reason: str, *, told: bool, share: float | None = None) -> Verdict:
+    """Pass a difference that rounding alone makes; skip it where, as ``told`` says, others could not be told from it."""
+    if told:
+        return replace(verdict, outcome=Outcome.PASS, reason=reason, share=share)
+    return replace(verdict, outcome=Outcome.SKIP, reason=f"rounding hides every difference: {reason}", share=None)
 
 
 def _without_lost(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,10 +19,10 @@ from tipchain.core.machine import release_memory
 from tipchain.errors import DataError
 from tipchain.framework_types import Array, Dataset, Function, Metric, Model, Nested, Tensor
 from tipchain.frameworks import Framework
-from tipchain.frameworks.base import Trainer, concat_outputs
+from tipchain.frameworks.base import Trainer, concat_outputs, map_nested
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.tolerance import ULPS
-from tipchain.parity.case import LABEL, Case, open_builder
+from tipchain.parity.case import Case, open_builder
 from tipchain.parity.inputs import make_inputs
 
 REREAD = 32
@@ -59,19 +59,11 @@ def measure(framework: Framework, metric: Metric, batches: Sequence[Batch]) -> d
     if hasattr(metric, "update") and hasattr(metric, "compute"):
         for output, label in batches:
             metric.update(output, label)
-        return _numbers(metric.compute(), metric)
-    if not callable(metric):
+        found = metric.compute()
+    elif callable(metric):
+        found = metric(*(concat_outputs(framework, [batch[n] for batch in batches]) for n in (0, 1)))
+    else:
         raise UsersError(f"the metric is a {type(metric).__name__}, which cannot be called")
-    outputs, labels = ([batch[n] for batch in batches] for n in (0, 1))
-    return _numbers(metric(concat_outputs(framework, outputs), concat_outputs(framework, labels)), metric)
-
-
-def as_arrays(values: Mapping[str, float]) -> dict[str, Array]:
-    """Return metric values as a dump holds them: float32 of shape (1,)."""
-    return {key: np.array([value], dtype=np.float32) for key, value in values.items()}
-
-
-def _numbers(found: object, metric: Metric) -> dict[str, float]:
     if not isinstance(found, Mapping) or not found:
         raise UsersError(
             f"{placed(metric)}: the metric gave {found!r:.80}\n  expected: percentages by name, such as {{'acc_top1': 75.0}}"
@@ -86,15 +78,9 @@ def _numbers(found: object, metric: Metric) -> dict[str, float]:
     return numbers
 
 
-def count_nan(framework: Framework, outputs: Iterable[object]) -> int:
-    """Return the number of NaN in outputs of any structure."""
-    total = 0
-    for output in outputs:
-        if isinstance(output, Mapping | tuple | list):
-            total += count_nan(framework, output.values() if isinstance(output, Mapping) else output)
-        elif framework.is_tensor(output):
-            total += int(np.count_nonzero(np.isnan(framework.array(output))))
-    return total
+def as_arrays(values: Mapping[str, float]) -> dict[str, Array]:
+    """Return metric values as a dump holds them: float32 of shape (1,)."""
+    return {key: np.array([value], dtype=np.float32) for key, value in values.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,10 +217,6 @@ class Bench:
         """Return the model's fake inputs as tensors, in the case's order."""
         return [self.framework.tensor(array) for name, array in self.inputs.items() if name != "label"]
 
-    def fake_label(self) -> object:
-        """Return the fake label as a tensor."""
-        return self.framework.tensor(self.inputs["label"])
-
     def trainer(self, model: object, learning_rate: float) -> Trainer:
         """Return the optimizer and schedule for ``model``."""
         return self.framework.trainer(
@@ -266,7 +248,7 @@ class Bench:
         would be fed different images.
         """
         dataset = self.dataset("train")
-        wanted = in_order(min(len(dataset), REREAD), self.case.train.batch_size)
+        wanted = split(range(min(len(dataset), REREAD)), self.case.train.batch_size)
         pairs = zip(*(self.framework.batches(dataset, wanted) for _ in range(2)), strict=True)
         for (first, label, _), (again, _, _) in pairs:
             image, other = self.framework.array(first), self.framework.array(again)
@@ -289,11 +271,6 @@ def like(dataset: Dataset, read: Callable[[int], tuple[object, ...]]) -> Dataset
     items = {"__getitem__": lambda _, index: read(index), "__getitems__": None}
     copied.__class__ = type(kind.__name__, (kind,), items)
     return copied
-
-
-def in_order(length: int, size: int) -> list[list[int]]:
-    """Return the numbers of ``length`` samples in batches of ``size``; the last batch may be smaller."""
-    return split(list(range(length)), size)
 
 
 def split(order: Sequence[int], size: int) -> list[list[int]]:
@@ -342,11 +319,6 @@ def fake_batch(case: Case, size: int) -> dict[str, Array]:
     return make_inputs(replace(case, inputs=specs))
 
 
-def batch_size(case: Case) -> int:
-    """Return the number of samples in the case's fake inputs."""
-    return next(spec.shape[0] for name, spec in case.inputs.items() if name != LABEL)
-
-
 # A model over the whole evaluation set; several stages need it.
 
 
@@ -373,15 +345,16 @@ def run_evaluation(bench: Bench, model: Model) -> EvaluationOutputs:
     """Run ``model``, which is in eval mode, over the whole evaluation set."""
     framework, dataset = bench.framework, bench.dataset("val")
     batches: list[tuple[Nested, Nested]] = []
+    nan: list[int] = []
+
+    def count(value: object) -> None:
+        if framework.is_tensor(value):
+            nan.append(int(np.count_nonzero(np.isnan(framework.array(value)))))
+
     with framework.inference():
-        for image, label, _ in framework.batches(dataset, in_order(len(dataset), bench.case.data.batch_size)):
+        for image, label, _ in framework.batches(dataset, split(range(len(dataset)), bench.case.data.batch_size)):
             batches.append((model(image), label))
         metrics = as_arrays(measure(framework, bench.builder("metric")(), batches))
-        outputs, labels = ([batch[n] for batch in batches] for n in (0, 1))
-        return EvaluationOutputs(
-            output=concat_outputs(framework, outputs),
-            label=concat_outputs(framework, labels),
-            metrics=metrics,
-            samples=len(dataset),
-            nan=count_nan(framework, outputs),
-        )
+        output, labels = (concat_outputs(framework, [batch[n] for batch in batches]) for n in (0, 1))
+        map_nested(count, output)
+    return EvaluationOutputs(output=output, label=labels, metrics=metrics, samples=len(dataset), nan=sum(nan))

@@ -2,46 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
 import numpy as np
 
 from tipchain.errors import Outcome
-from tipchain.framework_types import Array
+from tipchain.framework_types import Array, Dataset
 from tipchain.numbers.dumps import Record
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.stages import judging
-from tipchain.parity.stages.bench import Bench, Recording, in_order
+from tipchain.parity.stages.bench import Bench, Recording, split
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 
 
 def record(bench: Bench) -> Recording:
     """Length, images, labels and file names of the evaluation loader."""
     dataset, settings = bench.dataset("val"), bench.case.data
-    indices = in_order(len(dataset), settings.batch_size)
+    indices = split(range(len(dataset)), settings.batch_size)
     kept = indices[: settings.max_batches]
-    arrays: dict[str, Array] = {"length": np.array([len(dataset)], dtype=np.int64)}
-    files: list[str] = []
-    for number, (image, label, names) in enumerate(bench.framework.batches(dataset, kept)):
-        arrays[f"dataloader_{number}"] = bench.framework.array(image)
-        arrays[f"label_{number}"] = bench.framework.array(label)
-        files.extend(names)
+    arrays, files = read_batches(bench, dataset, kept)
     details = {"files": files, "batches_kept": len(kept), "batches_in_all": len(indices)}
-    return Recording(arrays=arrays, details=details)
+    return Recording(arrays={"length": np.array([len(dataset)], dtype=np.int64), **arrays}, details=details)
+
+
+def read_batches(
+    bench: Bench, dataset: Dataset, batches: Sequence[Sequence[int]], begin: str = ""
+) -> tuple[dict[str, Array], list[str]]:
+    """Return batches of samples by number, as ``dataloader_i`` and ``label_i`` behind ``begin``, and their files."""
+    arrays: dict[str, Array] = {}
+    files: list[str] = []
+    for number, (image, label, names) in enumerate(bench.framework.batches(dataset, batches)):
+        arrays[f"{begin}dataloader_{number}"] = bench.framework.array(image)
+        arrays[f"{begin}label_{number}"] = bench.framework.array(label)
+        files.extend(names)
+    return arrays, files
 
 
 def _files(record: Record) -> list[str] | None:
     """Return the names of the files that a side left beside its dump, or None where it left none."""
     names = details(record).get("files")
     return [str(name) for name in names] if isinstance(names, list) else None
-
-
-def _apart(expected: Array, actual: Array, verdict: Verdict) -> str:
-    if expected.dtype != actual.dtype:
-        return f"dtype: {expected.dtype} expected, {actual.dtype} actual"
-    return verdict.reason
 
 
 # Judge evaluation data sample by sample: one verdict that names the first sample that differs, and in what.
@@ -91,43 +93,31 @@ def judge_samples(dumps: Dumps, rules: Rules) -> list[Verdict]:
     tolerances = rules.for_arrays(dumps.stage, dumps.reference.arrays)
     for number, (expected, actual) in enumerate(zip(left, right, strict=False)):
         (verdict,) = compare({"sample": expected.image}, {"sample": actual.image}, tolerances[expected.key])
-        alike = expected.image.dtype == actual.image.dtype and verdict.outcome is Outcome.PASS
-        image = "" if alike else _apart(expected.image, actual.image, verdict)
-        said = "; ".join(_explain(expected, actual, image))
+        differences = []
+        if expected.file != actual.file:
+            differences.append(f"file: expected {expected.file}, actual {actual.file}")
+        one, other = expected.label, actual.label
+        if one is None or other is None:
+            differences += ["label: one side has none"] if one is not other else []
+        elif not np.array_equal(one, other):
+            shapes = f": shapes {one.shape} and {other.shape}" if one.shape != other.shape else ""
+            differences.append(f"label: expected {one.tolist()}, actual {other.tolist()}{shapes}")
+        if expected.image.dtype != actual.image.dtype:
+            differences.append(f"dtype: {expected.image.dtype} expected, {actual.image.dtype} actual")
+        elif verdict.outcome is not Outcome.PASS:
+            differences.append(verdict.reason)
         if expected.file != actual.file:  # another sample has another label and other pixels, too
-            said = _order(actual, left) or said
-        if said:
-            return [Verdict(Outcome.FAIL, "samples", f"first at {_place(number, expected)}: {said}")]
+            place = next((place for place, one in enumerate(left) if one.file == actual.file), None)
+            if place is not None:
+                differences = [f"order: the port has the reference's sample {place} ({actual.file}) here"]
+        if differences:
+            named = f"sample {number} ({expected.file})" if expected.file else f"sample {number}"
+            return [Verdict(Outcome.FAIL, "samples", f"first at {named}: {'; '.join(differences)}")]
     if len(left) != len(right):
         counts = f"{len(left)} expected, {len(right)} actual"
         reason = f"the first {min(len(left), len(right))} are equal, but there are {counts}"
         return [Verdict(Outcome.FAIL, "samples", reason)]
     return [Verdict(Outcome.PASS, "samples", f"{len(left)} samples equal in file, label, dtype, shape and values")]
-
-
-def _explain(expected: DumpedSample, actual: DumpedSample, image: str) -> Iterator[str]:
-    """Yield the differences between the samples of one place; ``image`` is that of their images."""
-    if expected.file != actual.file:
-        yield f"file: expected {expected.file}, actual {actual.file}"
-    one, other = expected.label, actual.label
-    if not np.array_equal(one, other):  # type: ignore[arg-type]
-        if one is None or other is None:
-            yield "label: one side has none"
-        else:
-            shapes = f": shapes {one.shape} and {other.shape}" if one.shape != other.shape else ""
-            yield f"label: expected {one.tolist()}, actual {other.tolist()}{shapes}"
-    if image:
-        yield image
-
-
-def _place(number: int, sample: DumpedSample) -> str:
-    return f"sample {number} ({sample.file})" if sample.file else f"sample {number}"
-
-
-def _order(actual: DumpedSample, left: Sequence[DumpedSample]) -> str:
-    """Say which sample of the reference has the port's file, or ""."""
-    found = next((number for number, one in enumerate(left) if one.file == actual.file), None)
-    return "" if found is None else f"order: the port has the reference's sample {found} ({actual.file}) here"
 
 
 # Judge evaluation data: the arrays, the samples one by one, and the names of the files.

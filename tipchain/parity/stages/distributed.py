@@ -27,7 +27,7 @@ from tipchain.core.files import atomic_write
 from tipchain.core.json_text import JsonObject, as_json, parse_as
 from tipchain.core.machine import core_count, end_with_parent, how_ended, leave_group
 from tipchain.errors import Outcome, RecordError, TipchainError, UsageError
-from tipchain.framework_types import Array, Model, Tensor
+from tipchain.framework_types import Array, Loss, Model, Tensor
 from tipchain.frameworks import load_framework
 from tipchain.frameworks.base import scalar
 from tipchain.modes import parse_device
@@ -36,9 +36,9 @@ from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.case import LABEL, load_case
 from tipchain.parity.recorder import RecordingJob, StageNeeds, open_bench
 from tipchain.parity.stages import judging
-from tipchain.parity.stages.backward import BLUNT, NOISE_FACTOR, compare_tensors
-from tipchain.parity.stages.bench import Bench, Recording, batch_size, fake_batch
-from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, root_mean_square, tensor_paths
+from tipchain.parity.stages.backward import BLUNT, NOISE_FACTOR, compare_tensors, excused
+from tipchain.parity.stages.bench import Bench, Recording, fake_batch
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, root_mean_square
 from tipchain.parity.stages.tensors import TensorFile, save_tensors
 from tipchain.weights.files import view_of
 
@@ -57,10 +57,8 @@ def train(bench: Bench, model: Model, network: Model, batch: Mapping[str, Array]
         batch: inputs and label by name, this process's share.
     """
     settings, framework = bench.case.distributed, bench.framework
-    inputs = [framework.tensor(array) for name, array in batch.items() if name != LABEL]
-    label, criterion = framework.tensor(batch[LABEL]), bench.builder("loss")()
+    inputs, label, criterion = _open(bench, model, batch)
     trainer = bench.trainer(model, settings.learning_rate)
-    framework.let_backward(model)
     losses, rates = [], []
     for _ in range(settings.iterations):
         rates.append(trainer.learning_rate())
@@ -70,6 +68,12 @@ def train(bench: Bench, model: Model, network: Model, batch: Mapping[str, Array]
         trainer.step_schedule()
         losses.append(float(scalar(framework.array(loss))[0]))
     return losses, rates
+
+
+def _open(bench: Bench, model: Model, batch: Mapping[str, Array]) -> tuple[list[Tensor], Tensor, Loss]:
+    bench.framework.let_backward(model)
+    tensors = {name: bench.framework.tensor(array) for name, array in batch.items()}
+    return [one for name, one in tensors.items() if name != LABEL], tensors[LABEL], bench.builder("loss")()
 
 
 def state(bench: Bench, model: object) -> dict[str, Array]:
@@ -102,9 +106,7 @@ def rounding(
     """
     framework, names = bench.framework, bench.case.weights.names
     model = bench.model(training=bench.case.distributed.training)
-    inputs = [framework.tensor(array) for name, array in batch.items() if name != LABEL]
-    label, criterion = framework.tensor(batch[LABEL]), bench.builder("loss")()
-    framework.let_backward(model)
+    inputs, label, criterion = _open(bench, model, batch)
 
     def gradients() -> dict[str, Array]:
         criterion(model(*inputs), label).backward()
@@ -142,8 +144,6 @@ def digests(model: Model) -> dict[str, str]:
 
 STATE = "state.safetensors"
 STAGE = "distributed"
-TCP_LISTEN = "0A"
-"""The state of a listening socket (``net/tcp_states.h``)."""
 POLL_S = 0.02
 """Seconds between two looks at another process."""
 PATIENCE_S = 5.0
@@ -152,6 +152,8 @@ PATIENCE_S = 5.0
 
 def run(job: RecordingJob, rank: int, processes: int) -> JsonObject:
     """Do this process's share of the work, and return its report."""
+    import psutil
+
     framework, case = load_framework("paddle"), load_case(job.case, job.reseed)
     # Seeds differ, so that what DataParallel does not broadcast from rank 0 differs too.
     selected = os.environ.get("FLAGS_selected_gpus", "0").split(",")[0]  # noqa: SIM112  (the launcher's name)
@@ -161,7 +163,9 @@ def run(job: RecordingJob, rank: int, processes: int) -> JsonObject:
     paddle = framework.paddle  # type: ignore[union-attr]
     if rank:  # rank 0 listens first: Paddle tries a refused connection again only after three seconds
         port, deadline = int(os.environ["PADDLE_MASTER"].rpartition(":")[2]), time.monotonic() + PATIENCE_S
-        while not listens(port) and time.monotonic() < deadline:
+        while time.monotonic() < deadline and not any(
+            one.status == psutil.CONN_LISTEN and one.laddr[1:] == (port,) for one in psutil.net_connections("tcp")
+        ):
             time.sleep(POLL_S)
     paddle.distributed.init_parallel_env()
     bench = open_bench(job, case, framework, {}, STAGE)
@@ -177,21 +181,6 @@ def run(job: RecordingJob, rank: int, processes: int) -> JsonObject:
     if rank == 0:
         save_tensors(Path(job.folder) / STATE, state(bench, model))
     return {"losses": losses, "rates": rates, "start": start, "end": digests(model)}
-
-
-def listens(port: int) -> bool:
-    """Tell whether a process of this machine listens on a TCP port; nothing connects to it.
-
-    Source: https://man7.org/linux/man-pages/man5/proc_pid_net.5.html
-    """
-    wanted = f":{port:04X}"
-    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
-        with suppress(OSError):
-            for line in table.read_text().splitlines()[1:]:
-                _, local, _, state, *_ = line.split()
-                if state == TCP_LISTEN and local.endswith(wanted):
-                    return True
-    return False
 
 
 def share(batch: Mapping[str, Array], rank: int, processes: int) -> dict[str, Array]:
@@ -222,6 +211,7 @@ def main(argv: Sequence[str]) -> NoReturn:
 
 
 LOOPBACK = "127.0.0.1"
+COMPLAINTS = ("Exception", "Error:", "error:")
 PORTS = (20000, 30000)
 """Ports that are tried: below those that systems hand out by themselves."""
 
@@ -284,19 +274,15 @@ class WorkerGroup:
                 raise GroupError(f"rank {rank} of {count}: {report['error']}")
         for rank, code in enumerate(codes):
             if found[rank] is None and code is not None:
-                said = self._complaint(rank)
+                # The log's first line that speaks of an error, such as gloo's after 30 s of waiting.
+                lines = map(str.strip, self._log(rank).read_text(errors="replace").splitlines())
+                said = next((line for line in lines if any(word in line for word in COMPLAINTS)), "")
                 raise GroupError(
                     f"rank {rank} of {count} {how_ended(code)}, without a report"
                     + (f": {said}" if said else "")
                     + f"\n  log: {self._log(rank)}"
                 )
         return [report for report in found if report is not None]
-
-    def _complaint(self, rank: int) -> str:
-        """Return the first line of a process's log that speaks of an error, such as gloo's after 30 s of waiting."""
-        lines = self._log(rank).read_text(errors="replace").splitlines()
-        words = ("Exception", "Error:", "error:")
-        return next((line.strip() for line in lines if any(word in line for word in words)), "")
 
     def _log(self, rank: int) -> Path:
         return self.logs / f"distributed_rank{rank}.log"
@@ -347,7 +333,8 @@ def record(bench: Bench) -> Recording:
         )
         return Recording(arrays={}, reference={}, details={"skipped": reason})
     bench.forget()
-    batch = fake_batch(bench.case, settings.global_batch(batch_size(bench.case)))
+    given = next(one.shape[0] for name, one in bench.case.inputs.items() if name != LABEL)
+    batch = fake_batch(bench.case, settings.global_batch(given))
     with tempfile.TemporaryDirectory(prefix="distributed.", dir=bench.folder) as name:
         folder = Path(name)
         save_record(folder / "batch.npy", batch)
@@ -374,8 +361,17 @@ def record(bench: Bench) -> Recording:
         )
         with WorkerGroup(job, processes=processes, timeout_s=settings.timeout_s, logs=bench.folder) as group:
             model = bench.model(training=settings.training)
-            if settings.training:
-                _refuse_statistics(model)
+            local = [
+                name
+                for name, layer in model.named_sublayers(include_self=True)
+                if "BatchNorm" in type(layer).__name__ and "Sync" not in type(layer).__name__
+            ]
+            if settings.training and local:
+                raise UsageError(
+                    f"distributed.training: {', '.join(local[:5])} would take the statistics of each process's own share, "
+                    "never those of the global batch\n"
+                    "  expected: `training: false`, or `paddle.nn.SyncBatchNorm` in place of BatchNorm"
+                )
             before = state(bench, model)
             losses, rates = train(bench, model, model, batch)
             after = state(bench, model)
@@ -404,21 +400,6 @@ def record(bench: Bench) -> Recording:
             "diverged": {when: diverged([report[when] for report in reports]) for when in ("start", "end")},
         },
     )
-
-
-def _refuse_statistics(model: Model) -> None:
-    """Refuse train mode for layers whose statistics are those of a process's own share of the batch."""
-    found = [
-        name
-        for name, layer in model.named_sublayers(include_self=True)
-        if "BatchNorm" in type(layer).__name__ and "Sync" not in type(layer).__name__
-    ]
-    if found:
-        raise UsageError(
-            f"distributed.training: {', '.join(found[:5])} would take the statistics of each process's own share, "
-            "never those of the global batch\n"
-            "  expected: `training: false`, or `paddle.nn.SyncBatchNorm` in place of BatchNorm"
-        )
 
 
 def _arrays(losses: Iterable[float], rates: Iterable[float]) -> dict[str, Array]:
@@ -458,13 +439,19 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
             what = "learning rate" if verdict.subject.startswith("lr_") else "loss"
             verdicts[number] = replace(verdict, reason=verdict.reason + _hint(ratio, processes, what))
     try:
-        with TensorFile(tensor_paths(dumps)[0]) as left, TensorFile(tensor_paths(dumps)[1]) as right:
+        with TensorFile(dumps.tensors[0]) as left, TensorFile(dumps.tensors[1]) as right:
             tensors = _judge_tensors(left, right, rules, processes)
             # Losses pass that are no further apart than one process from itself.
             for number, verdict in enumerate(verdicts):
-                if verdict.diff is not None and f"noise/{verdict.subject}" in left:
-                    noise = float(left[f"noise/{verdict.subject}"])
-                    verdicts[number] = _excused(verdict, noise, verdict.diff.expected_max_abs)
+                noise = float(left.get(f"noise/{verdict.subject}", 0.0))
+                if verdict.outcome is not Outcome.FAIL or verdict.diff is None or not noise:
+                    continue
+                most, size = verdict.diff.max_abs, verdict.diff.expected_max_abs
+                if isfinite(most) and most <= NOISE_FACTOR * noise:
+                    reason = (
+                        f"max {most:.3g}; one process's own moves by {noise:.3g} where its weights start a little apart"
+                    )
+                    verdicts[number] = excused(verdict, reason, told=NOISE_FACTOR * noise <= BLUNT * size)
     except RecordError as error:
         tensors = Judged(verdicts=[Verdict(Outcome.ERROR, "tensors", str(error))])
     return replace(judged, verdicts=verdicts) + tensors + Judged(verdicts=[_judge_ranks(facts)])
@@ -535,20 +522,6 @@ def _judge_tensors(left: Tensors, right: Tensors, rules: Rules, processes: int) 
         if one.outcome is Outcome.FAIL and one.diff is not None and one.subject.startswith("parameter/"):
             verdicts[number] = replace(one, reason=f"{one.reason}; the updates are {hint[2:]}")
     return replace(judged, verdicts=verdicts)
-
-
-def _excused(verdict: Verdict, noise: float, size: float) -> Verdict:
-    """Return a verdict that passes where rounding moves one process's value as far, and skips where it moves it too far to tell."""
-    if verdict.outcome is not Outcome.FAIL or verdict.diff is None or not isfinite(verdict.diff.max_abs) or not noise:
-        return verdict
-    if verdict.diff.max_abs > NOISE_FACTOR * noise:
-        return verdict
-    reason = (
-        f"max {verdict.diff.max_abs:.3g}; one process's own moves by {noise:.3g} where its weights start a little apart"
-    )
-    if NOISE_FACTOR * noise <= BLUNT * size:
-        return replace(verdict, outcome=Outcome.PASS, reason=reason, share=None)
-    return replace(verdict, outcome=Outcome.SKIP, reason=f"rounding hides every difference: {reason}", share=None)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from tipchain.framework_types import Array, Model
 from tipchain.frameworks.base import flatten_outputs
 from tipchain.frameworks.paddle_export import EngineError, Predictor, output_tensors, program_files, save_program
 from tipchain.modes import parse_device
-from tipchain.numbers.tolerance import DEFAULTS, ROUGH, ULPS, Tolerance
+from tipchain.numbers.tolerance import DEFAULTS, ROUGH, ULPS
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.case import LABEL
 from tipchain.parity.envelope import FACTOR
@@ -86,9 +86,14 @@ def convert(folder: Path, opset: int) -> None:
     with kept_import("paddle"):  # which paddle2onnx imports
         import paddle2onnx
 
-    if unlisted := _without_converter(folder):
-        print(f"{UNLISTED}{', '.join(unlisted)}", flush=True)
+    from paddle2onnx.utils import get_all_supported_operators, get_all_supported_operators_pir
+
     program, weights = program_files(folder)
+    if program.suffix == ".json":
+        listed = {*get_all_supported_operators_pir(), *get_all_supported_operators(), "data", "feed", "fetch"}
+        found = dict.fromkeys(_operators(json.loads(program.read_text())["program"]))
+        if unlisted := [name for name in found if not is_listed(name, listed)]:
+            print(f"{UNLISTED}{', '.join(unlisted)}", flush=True)
     paddle2onnx.export(str(program), str(weights), str(folder / MODEL), opset_version=opset, optimize_tool="")
 
 
@@ -136,18 +141,6 @@ class OnnxSession:
         except Exception as error:  # onnxruntime raises classes of its own
             raise EngineError(f"onnxruntime cannot run it: {_one_line(error)}") from error
         return outputs
-
-
-def _without_converter(folder: Path) -> list[str]:
-    """Return the operators of the program that paddle2onnx does not list."""
-    from paddle2onnx.utils import get_all_supported_operators, get_all_supported_operators_pir
-
-    program, _ = program_files(folder)
-    if program.suffix != ".json":
-        return []
-    listed = {*get_all_supported_operators_pir(), *get_all_supported_operators(), "data", "feed", "fetch"}
-    found = _operators(json.loads(program.read_text())["program"])
-    return [name for name in dict.fromkeys(found) if not is_listed(name, listed)]
 
 
 def is_listed(name: str, listed: Iterable[str]) -> bool:
@@ -356,13 +349,18 @@ def _explained(dumps: Dumps, judged: Judged, verdict: Verdict, facts: Mapping[st
     engine, _, output = verdict.subject.partition("/")
     same = f"{engine}/{output.rpartition('@')[0]}@"
     passing = [one.subject for one in judged.verdicts if one.outcome is Outcome.PASS]
+    own, tolerance = dumps.port.arrays[verdict.subject], judged.tolerances[verdict.subject]
     if facts.get("repeats") is False:
         hint = "the training engine itself gives other values when it runs twice: a layer is random in eval mode"
     elif equal := [one.removeprefix(same) for one in passing if one.startswith(same)]:
         hint = f"equal at {', '.join(equal)}: what the program computes depends on the batch size"
-    elif other := _agreeing_engine(dumps, verdict.subject, judged.tolerances[verdict.subject]):
+    elif agreeing := [
+        name
+        for (name, _, theirs), array in ((key.partition("/"), array) for key, array in dumps.port.arrays.items())
+        if name != engine and theirs == output and compare({"": array}, {"": own}, tolerance)[0].outcome is Outcome.PASS
+    ]:
         hint = (
-            f"{other} gives the same as {engine}: the export differs from the model "
+            f"{agreeing[0]} gives the same as {engine}: the export differs from the model "
             "(a layer exported in train mode, or code that takes another path while it is traced)"
         )
     elif engine == ONNX and f"{PADDLE}/{output}" in passing:
@@ -373,15 +371,3 @@ def _explained(dumps: Dumps, judged: Judged, verdict: Verdict, facts: Mapping[st
     else:
         return verdict
     return replace(verdict, reason=f"{hint}; {verdict.reason}")
-
-
-def _agreeing_engine(dumps: Dumps, key: str, tolerance: Tolerance) -> str | None:
-    """Return another engine whose output equals this one's."""
-    engine, _, output = key.partition("/")
-    for other, array in dumps.port.arrays.items():
-        name, _, theirs = other.partition("/")
-        if name != engine and theirs == output:
-            (verdict,) = compare({key: array}, {key: dumps.port.arrays[key]}, tolerance)
-            if verdict.outcome is Outcome.PASS:
-                return name
-    return None

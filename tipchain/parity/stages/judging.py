@@ -33,13 +33,17 @@ BENCHMARK = "benchmark"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dumps:
-    """The two dumps of one stage, with their files."""
+    """The two dumps of one stage, and the folder that they are in."""
 
     stage: str
     reference: Record
     port: Record
-    reference_path: Path
-    port_path: Path
+    folder: Path = Path()
+
+    @property
+    def tensors(self) -> tuple[Path, Path]:
+        """The safetensors files beside the dumps, the reference's first; whether they exist is another matter."""
+        return self.folder / tensors_name(self.stage, "torch"), self.folder / tensors_name(self.stage, "paddle")
 
     def with_keys(self, wanted: Callable[[str], bool]) -> Dumps:
         """Leave only the arrays whose keys are wanted."""
@@ -177,6 +181,12 @@ def details(record: Record) -> JsonObject:
     return found if isinstance(found, Mapping) else {}
 
 
+def readings(dumps: Dumps) -> tuple[list[bool], list[str]]:
+    """Return whether each side's data set gives other values at every read, and the words for it."""
+    random = [bool(details(record).get("random")) for record in (dumps.reference, dumps.port)]
+    return random, [("the same values at every read", "other values at every read")[one] for one in random]
+
+
 # Judge a stage by comparing its dumps key by key; most stages need no more.
 
 
@@ -254,17 +264,6 @@ def _samples(batches: object) -> Iterator[tuple[int, int, str, object]]:
             yield number, index, str(file), labels[index] if alone else labels
 
 
-# Where the large captures of a stage stand.
-
-
-def tensor_paths(dumps: Dumps) -> tuple[Path, Path]:
-    """Return the safetensors files beside the two dumps, the reference's first; whether they exist is another matter."""
-    return (
-        dumps.reference_path.with_name(tensors_name(dumps.stage, "torch")),
-        dumps.port_path.with_name(tensors_name(dumps.stage, "paddle")),
-    )
-
-
 # Judge one stage from its two dumps. Nothing is run: the same files can be judged again.
 
 
@@ -311,15 +310,10 @@ def judge_stage(stage: str, folder: Path, rules: Rules) -> Judged:
     if all(commits.values()) and len(set(commits.values())) > 1:
         both = ", ".join(f"{side} {commits[side]}" for side in paths)
         notes = (*notes, f"the dumps were recorded at different commits: {both}")
-    dumps = Dumps(
-        stage=stage,
-        reference=records["torch"],
-        port=records["paddle"],
-        reference_path=paths["torch"],
-        port_path=paths["paddle"],
-    )
     try:
-        judged = judge_dumps(dumps, rules)
+        judged = judge_dumps(
+            Dumps(stage=stage, reference=records["torch"], port=records["paddle"], folder=folder), rules
+        )
     except Exception as error:  # noqa: BLE001  (one stage's odd dump must not take the other stages' verdicts away)
         traceback.print_exc()
         return unjudged(stage, "dump", f"cannot be judged: {type(error).__name__}: {error}")

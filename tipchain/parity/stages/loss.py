@@ -69,30 +69,24 @@ def _is_gradient(key: str) -> bool:
     return key.startswith(GRADIENT) or f"/{GRADIENT}" in key
 
 
-def variant_of(key: str) -> str:
-    """Return the variant that a key of the dump belongs to; "" is the case's own loss."""
-    head = key.partition(GRADIENT)[0] if _is_gradient(key) else key.removesuffix("loss")
-    return head.rstrip("/")
-
-
 def _judge_gradients(dumps: Dumps, rules: Rules) -> Judged:
     """Allow every gradient a share of the largest RMS among those of the same loss."""
     expected, actual = dumps.reference.arrays, dumps.port.arrays
     if not expected and not actual:
         return Judged()
-    # The largest finite RMS among the gradients of each loss.
-    scales: dict[str, float] = {}
+    # The largest finite RMS among the gradients of each variant, whose name is what stands before them.
+    scales: dict[str, float] = {key.partition(GRADIENT)[0]: 0.0 for key in {**actual, **expected}}
     for key, array in expected.items():
         rms = float(np.sqrt(np.mean(np.square(array, dtype=np.float64)))) if array.size else 0.0
         if isfinite(rms):
-            scales[variant_of(key)] = max(rms, scales.get(variant_of(key), 0.0))
+            scales[key.partition(GRADIENT)[0]] = max(rms, scales[key.partition(GRADIENT)[0]])
     tolerances = {
-        key: scaled(rules.for_arrays("loss", {key: array})[key], scales.get(variant_of(key), 0.0), array)
+        key: scaled(rules.for_arrays("loss", {key: array})[key], scales[key.partition(GRADIENT)[0]], array)
         for key, array in {**actual, **expected}.items()
     }
     verdicts = compare(expected, actual, tolerances)
     for number, verdict in enumerate(verdicts):
-        if verdict.outcome is Outcome.PASS and not scales.get(variant_of(verdict.subject), 0.0) > 0:
+        if verdict.outcome is Outcome.PASS and not scales[verdict.subject.partition(GRADIENT)[0]] > 0:
             reason = "proves nothing: the reference's loss has a gradient of zero"
             verdicts[number] = replace(verdict, outcome=Outcome.ERROR, reason=reason)
     return Judged(verdicts=verdicts, tolerances=tolerances)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from tipchain.errors import Outcome
 from tipchain.framework_types import Array
 from tipchain.numbers.compare import largest
-from tipchain.numbers.tolerance import SAME_DOUBLE, Tolerance
+from tipchain.numbers.tolerance import SAME_DOUBLE
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
@@ -68,52 +67,41 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
         rule = tolerances[key]
         if rule.rtol is not None:
             tolerances[key] = replace(rule, atol=(rule.atol or 0.0) + SAME_DOUBLE * largest(curve))
-    compared = compare(reference, port, tolerances)
-    return Judged(
-        verdicts=[_finish(one, reference, port, tolerances, dumps) for one in compared], tolerances=tolerances
-    )
 
-
-def _finish(
-    verdict: Verdict,
-    reference: Mapping[str, Array],
-    port: Mapping[str, Array],
-    tolerances: Mapping[str, Tolerance],
-    dumps: Dumps,
-) -> Verdict:
-    """Return the verdict with the known facts of curves."""
-    key = verdict.subject
-    if key == MOMENTUM and verdict.diff is None:
-        where = "reference" if key in reference else "port"
-        reason = f"the {where}'s schedule moves the momentum too (OneCycleLR's cycle_momentum does), the other side's does not"
-        return replace(verdict, reason=reason)
-    if verdict.diff is None or not verdict.diff.size or not np.isfinite(port[key]).all():
+    def explained(verdict: Verdict) -> Verdict:
+        """Return the verdict with the known facts of curves."""
+        key = verdict.subject
+        if key == MOMENTUM and verdict.diff is None:
+            where = "reference" if key in reference else "port"
+            reason = f"the {where}'s schedule moves the momentum too (OneCycleLR's cycle_momentum does), the other side's does not"
+            return replace(verdict, reason=reason)
+        if verdict.diff is None or not verdict.diff.size or not np.isfinite(port[key]).all():
+            return verdict
+        expected, actual, rule = reference[key], port[key], tolerances[key]
+        if expected.ndim != 1:
+            reason = f"no curve, one rate per step: shape {expected.shape}"
+            return replace(verdict, outcome=Outcome.FAIL, reason=reason)
+        if verdict.outcome is Outcome.FAIL:
+            rtol, atol = (rule.rtol, rule.atol) if rule.threshold is None else (0.0, rule.threshold)
+            allowed = (atol or 0.0) + (rtol or 0.0) * np.abs(expected)
+            apart = np.flatnonzero(~(np.abs(np.subtract(actual, expected)) <= allowed)).tolist()
+            if not apart:
+                return verdict  # of another kind of dtype
+            first, last = apart[0], apart[-1]
+            words = [f"first differs at step {first}: expected {expected[first]:.9g}, actual {actual[first]:.9g}"]
+            if last + 1 < len(expected):
+                words.append(f"equal from step {last + 1} on")
+            return replace(verdict, reason=" · ".join([*words, verdict.reason]))
+        if key == CURVE and np.ptp(expected) == 0:
+            reason = (
+                f"proves nothing: the reference's rate is {expected[0]:.9g} at each of {len(expected)} steps; "
+                "raise  lr: {steps: ...}  until the schedule moves it"
+            )
+            return replace(verdict, outcome=Outcome.ERROR, reason=reason)
+        if key == CURVE and verdict.outcome is Outcome.PASS:
+            per = details(dumps.reference).get("per", "step")
+            return replace(verdict, reason=f"{len(expected)} rates, one per {per} · {verdict.reason}")
         return verdict
-    expected, actual, rule = reference[key], port[key], tolerances[key]
-    if expected.ndim != 1:
-        reason = f"no curve, one rate per step: shape {expected.shape}"
-        return replace(verdict, outcome=Outcome.FAIL, reason=reason)
-    if verdict.outcome is Outcome.FAIL:
-        apart = np.flatnonzero(~_close(expected, actual, rule)).tolist()
-        if not apart:
-            return verdict  # of another kind of dtype
-        first, last = apart[0], apart[-1]
-        words = [f"first differs at step {first}: expected {expected[first]:.9g}, actual {actual[first]:.9g}"]
-        if last + 1 < len(expected):
-            words.append(f"equal from step {last + 1} on")
-        return replace(verdict, reason=" · ".join([*words, verdict.reason]))
-    if key == CURVE and np.ptp(expected) == 0:
-        reason = (
-            f"proves nothing: the reference's rate is {expected[0]:.9g} at each of {len(expected)} steps; "
-            "raise  lr: {steps: ...}  until the schedule moves it"
-        )
-        return replace(verdict, outcome=Outcome.ERROR, reason=reason)
-    if key == CURVE and verdict.outcome is Outcome.PASS:
-        per = details(dumps.reference).get("per", "step")
-        return replace(verdict, reason=f"{len(expected)} rates, one per {per} · {verdict.reason}")
-    return verdict
 
-
-def _close(expected: Array, actual: Array, rule: Tolerance) -> Array:
-    rtol, atol = (rule.rtol, rule.atol) if rule.threshold is None else (0.0, rule.threshold)
-    return np.abs(np.subtract(actual, expected)) <= (atol or 0.0) + (rtol or 0.0) * np.abs(expected)
+    verdicts = [explained(one) for one in compare(reference, port, tolerances)]
+    return Judged(verdicts=verdicts, tolerances=tolerances)

@@ -9,8 +9,6 @@ import numpy as np
 from tipchain.core.json_text import Json
 from tipchain.errors import Outcome
 from tipchain.explain.causes.metrics import make_probe
-from tipchain.framework_types import Array
-from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, as_arrays, measure, run_evaluation
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
@@ -26,26 +24,17 @@ def record(bench: Bench) -> Recording:
     details: dict[str, Json] = {"samples": found.samples, "nan": found.nan, "classes": None}
     arrays = dict(found.metrics)
     tensors = [framework.array(value) for value in (found.output, found.label) if framework.is_tensor(value)]
-    if len(tensors) == 2 and _are_classes(*tensors):
-        details["classes"] = tensors[0].shape[1]
-        probe = make_probe(tensors[0].shape[1])
+    output, labels = tensors if len(tensors) == 2 else (np.zeros(0), np.zeros(0))
+    logits_of_classes = output.ndim == 2 and output.dtype.kind == "f" and output.shape[1] >= 2
+    numbers = labels.dtype.kind in "iu" and labels.shape == output.shape[:1]
+    if logits_of_classes and numbers and bool(((labels >= 0) & (labels < output.shape[1])).all()):
+        details["classes"] = output.shape[1]
+        probe = make_probe(output.shape[1])
         batches = [(framework.tensor(logits), framework.tensor(label)) for logits, label in probe]
         with framework.inference():
             code = measure(framework, bench.builder("metric")(), batches)
         arrays |= {f"code/{key}": value for key, value in as_arrays(code).items()}
     return Recording(arrays=arrays, details=details)
-
-
-def _are_classes(output: Array, label: Array) -> bool:
-    """Tell whether these are logits of at least two classes, and a class number for each sample."""
-    return (
-        output.ndim == 2
-        and output.dtype.kind == "f"
-        and output.shape[1] >= 2
-        and label.shape == output.shape[:1]
-        and label.dtype.kind in "iu"
-        and bool(((label >= 0) & (label < output.shape[1])).all())
-    )
 
 
 # Judge the metric, and say whether its code or the evaluation makes the difference.
@@ -62,29 +51,24 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     }
     if details(dumps.reference).get("classes", 0) is None:
         notes.append("the outputs are no logits [n, c] with class numbers [n]: the metric's code was not tried alone")
-    verdicts = tuple(_explained(verdict, dumps, wrong) for verdict in judged.verdicts)
+
+    def code_of(key: str) -> str:
+        """Explain the differing numbers for equal inputs."""
+        values = [np.ravel(side.arrays[key]) for side in (dumps.reference, dumps.port)]
+        if any(value.size != 1 for value in values):
+            return ""
+        return f"on equal inputs {values[0][0]:.6g} expected, {values[1][0]:.6g} actual"
+
+    verdicts = list(judged.verdicts)
+    for number, verdict in enumerate(verdicts):
+        key, code, words = verdict.subject, f"{CODE}{verdict.subject}", ""
+        if key not in wrong:
+            continue
+        if key.startswith(CODE):
+            words = code_of(key)
+        elif code in wrong:
+            words = f"the metric's code differs: {code_of(code)}"
+        elif code in dumps.reference.arrays and code in dumps.port.arrays:
+            words = "the metric's code gives the same on equal inputs, so the evaluation differs"
+        verdicts[number] = replace(verdict, reason=f"{verdict.reason}; {words}") if words else verdict
     return replace(judged, verdicts=verdicts, notes=(*judged.notes, *notes))
-
-
-def _explained(verdict: Verdict, dumps: Dumps, wrong: set[str]) -> Verdict:
-    """Return a failing verdict with words for where its difference comes from."""
-    key = verdict.subject
-    if key not in wrong:
-        return verdict
-    if key.startswith(CODE):
-        words = _code(key, dumps)
-    elif (code := f"{CODE}{key}") not in dumps.reference.arrays or code not in dumps.port.arrays:
-        words = ""
-    elif code in wrong:
-        words = f"the metric's code differs: {_code(code, dumps)}"
-    else:
-        words = "the metric's code gives the same on equal inputs, so the evaluation differs"
-    return replace(verdict, reason=f"{verdict.reason}; {words}") if words else verdict
-
-
-def _code(key: str, dumps: Dumps) -> str:
-    """Explain the differing numbers for equal inputs."""
-    values = [np.ravel(side.arrays[key]) for side in (dumps.reference, dumps.port)]
-    if any(value.size != 1 for value in values):
-        return ""
-    return f"on equal inputs {values[0][0]:.6g} expected, {values[1][0]:.6g} actual"

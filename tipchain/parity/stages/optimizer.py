@@ -149,32 +149,25 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     tolerances = rules.for_arrays(dumps.stage, {**port, **reference})
     tolerances |= {key: scaled(tolerances[key], largest(array), array) for key, array in reference.items()}
     verdicts = compare(reference, port, tolerances)
+    sizes = details(dumps.reference).get("sizes")
     explained: set[str] = set()
     for number, verdict in enumerate(verdicts):
         key = verdict.subject
-        parameter = key.rpartition("_")[0]
+        parameter, _, last = key.rpartition("_")
         if verdict.outcome is Outcome.FAIL and verdict.diff and verdict.diff.size and parameter not in explained:
             explained.add(parameter)
-            verdicts[number] = replace(verdict, reason=f"{verdict.reason} · {_explain(dumps, key)}")
+            words = "an update that differs"  # of a dump made elsewhere
+            if last.isdigit():
+                words = f"update {int(last) + 1} is the first that differs"
+                if isinstance(sizes, list) and int(last) < len(sizes):
+                    words += f" (gradients of size {sizes[int(last)]:g})"
+                factor = common_factor(reference[key], port[key])
+                if factor is not None:
+                    words += f"; the port's is {factor:.6g} times the reference's at every element"
+            verdicts[number] = replace(verdict, reason=f"{verdict.reason} · {words}")
         elif verdict.outcome is Outcome.PASS and not np.any(reference[key]) and not np.any(port[key]):
             verdicts[number] = replace(verdict, outcome=Outcome.SKIP, reason="neither side moves it: it is frozen")
     if all(verdict.outcome is Outcome.SKIP for verdict in verdicts):
         reason = "proves nothing: no update moves any parameter, on either side"
         verdicts = [Verdict(Outcome.ERROR, "dump", reason)]
     return Judged(verdicts=verdicts, tolerances=tolerances)
-
-
-def _explain(dumps: Dumps, key: str) -> str:
-    """Describe the first update of a parameter that differs."""
-    last = key.rpartition("_")[2]
-    if not last.isdigit():  # a dump made elsewhere
-        return "an update that differs"
-    number = int(last)
-    words = f"update {number + 1} is the first that differs"
-    sizes = details(dumps.reference).get("sizes")
-    if isinstance(sizes, list) and number < len(sizes):
-        words += f" (gradients of size {sizes[number]:g})"
-    factor = common_factor(dumps.reference.arrays[key], dumps.port.arrays[key])
-    if factor is not None:
-        words += f"; the port's is {factor:.6g} times the reference's at every element"
-    return words

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from tipchain.errors import Outcome
 from tipchain.framework_types import Array
-from tipchain.numbers.compare import TensorDiff, diff_arrays
+from tipchain.numbers.compare import diff_arrays
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.stages.bench import Bench, Recording
@@ -169,8 +168,16 @@ def _judge_variant(variant: str, labels: list[str], dumps: Dumps, rules: Rules) 
     if touched and not any(any(pair) for pair in touched.values()):
         reason = "neither side decays any parameter: without gradients none moves, however high the rate"
         return Judged(verdicts=[Verdict(Outcome.SKIP, subject, reason)])
-    if touched:
-        verdicts.append(_judge_touched(subject, touched))
+    if touched:  # which parameters decay touches at all
+        sides = ("reference", True), ("port", False)
+        only = {
+            side: [name for name, (left, right) in touched.items() if left != right and left is first]
+            for side, first in sides
+        }
+        words = [f"in the {side} only: {', '.join(names)}" for side, names in only.items() if names]
+        spared = ", ".join(name for name, (left, _) in touched.items() if not left)
+        reason = "; ".join(words) or f"{f'all but {spared}' if spared else 'every parameter'}, on both sides"
+        verdicts.append(Verdict(Outcome.FAIL if words else Outcome.PASS, subject, reason))
     return Judged(verdicts=verdicts, tolerances=tolerances)
 
 
@@ -207,30 +214,12 @@ def _judge_parameter(label: str, left: Movements, right: Movements, rule: Tolera
             ("cannot be told apart: the updates differ without any decay too; the optimizer stage says how"),
         )
     else:
-        outcome, reason = Outcome.FAIL, _explain(left, right, diff, bound, int(number))
+        words = "decayed otherwise"
+        if left.decays != right.decays:
+            words = f"decayed in the {'reference' if left.decays else 'port'} only"
+        outcome = Outcome.FAIL
+        reason = (
+            f"{words} · worst in update {number + 1}, element {diff.worst_index[0]}: decay moves it by "
+            f"{diff.worst_expected:.9g} expected, {diff.worst_actual:.9g} actual · allowed {bound}"
+        )
     return Verdict(outcome, label, reason, diff=diff), bound
-
-
-def _explain(left: Movements, right: Movements, diff: TensorDiff, bound: Tolerance, number: int) -> str:
-    words = "decayed otherwise"
-    if left.decays != right.decays:
-        words = f"decayed in the {'reference' if left.decays else 'port'} only"
-    return (
-        f"{words} · worst in update {number + 1}, element {diff.worst_index[0]}: decay moves it by "
-        f"{diff.worst_expected:.9g} expected, {diff.worst_actual:.9g} actual · allowed {bound}"
-    )
-
-
-def _judge_touched(label: str, touched: Mapping[str, tuple[bool, bool]]) -> Verdict:
-    """Compare which parameters decay touches at all."""
-    sides = ("reference", True), ("port", False)
-    only = {
-        side: [name for name, (left, right) in touched.items() if left != right and left is first]
-        for side, first in sides
-    }
-    words = [f"in the {side} only: {', '.join(names)}" for side, names in only.items() if names]
-    if words:
-        return Verdict(Outcome.FAIL, label, "; ".join(words))
-    spared = [name for name, (left, _) in touched.items() if not left]
-    words_spared = f"all but {', '.join(spared)}" if spared else "every parameter"
-    return Verdict(Outcome.PASS, label, f"{words_spared}, on both sides")

@@ -16,16 +16,7 @@ from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.envelope import BLUNT, compare_curves
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import BatchLog, Bench, Recording, run_evaluation, split
-from tipchain.parity.stages.judging import (
-    BENCHMARK,
-    Dumps,
-    Judged,
-    Rules,
-    details,
-    judge_batches,
-    one_sided,
-    tensor_paths,
-)
+from tipchain.parity.stages.judging import BENCHMARK, Dumps, Judged, Rules, details, judge_batches, one_sided
 from tipchain.parity.stages.tensors import TensorFile
 
 # Training as a stage does it: seeded batches, one step after another, and the metrics at the end.
@@ -213,25 +204,22 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
             f"an accuracy over {samples} samples moves by {100 / samples:.3g} points, so that within {allowed:g} means equal; "
             "other seeds may well differ by more (train.seeds compares several)"
         )
-    return metrics + batches + _judge_random(dumps) + _judge_tensors(dumps, rules) + Judged(notes=notes)
-
-
-def _judge_random(dumps: Dumps) -> Judged:
-    """Name the training data of both sides, where samples have other values at every read."""
-    random = [bool(details(one).get("random")) for one in (dumps.reference, dumps.port)]
+    random, words = judging.readings(dumps)
+    data = Judged()
     if random[0] != random[1]:
-        words = [("the same values at every read", "other values at every read")[one] for one in random]
         reason = f"the training set gives {words[0]} in torch, {words[1]} in Paddle"
-        return Judged(verdicts=(Verdict(Outcome.FAIL, "random", reason),))
-    note = (
-        "both sides were trained on the samples of the evaluation set: the training sets give other values at every read, "
-        "each its own"
-    )
-    return Judged(notes=(note,) if any(random) else ())
+        data = Judged(verdicts=(Verdict(Outcome.FAIL, "random", reason),))
+    elif random[0]:
+        note = (
+            "both sides were trained on the samples of the evaluation set: the training sets give other values at every "
+            "read, each its own"
+        )
+        data = Judged(notes=(note,))
+    return metrics + batches + data + _judge_tensors(dumps, rules) + Judged(notes=notes)
 
 
 def _judge_tensors(dumps: Dumps, rules: Rules) -> Judged:
-    paths = tensor_paths(dumps)
+    paths = dumps.tensors
     missing = [path.name for path in paths if not path.is_file()]
     if missing and not any("tipchain" in record.meta for record in (dumps.reference, dumps.port)):
         note = f"no such file: {', '.join(missing)}; the metrics alone were compared"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from tipchain.numbers.two_samples import adjust, compare_distribution, compare_m
 from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, like, split
-from tipchain.parity.stages.data import judge_files
+from tipchain.parity.stages.data import judge_files, read_batches
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 
 # A few numbers that tell how an image was augmented, whatever did it.
@@ -74,7 +73,8 @@ def record(bench: Bench) -> Recording:
     arrays, details = _read_samples(bench, dataset)
     loader, augmentation = bench.optional_builder("loader"), bench.optional_builder("augmentation")
     if loader is not None:
-        numbered = number_samples(dataset)
+        first = dataset[0][:2]
+        numbered = like(dataset, lambda index: (*first, str(int(index))))  # its own number for a file name
         framework.seed(seed)
         for epoch in range(bench.case.training_data.epochs):
             batches = list(_numbers(bench, loader(numbered, _batch_size(bench), seed, epoch)))
@@ -114,36 +114,22 @@ def _read_samples(bench: Bench, dataset: Dataset) -> tuple[dict[str, Array], dic
     batches = split(wanted, _batch_size(bench))
     arrays: dict[str, Array] = {"length": np.array([len(dataset)], dtype=np.int64)}
     files: list[str] = []
-    digests = []
     # A data set that takes other samples in every epoch, or other parts of them, hears of the epoch.
     set_epoch = getattr(dataset, "set_epoch", None)
     epochs = settings.epochs if set_epoch is not None else 1
     for epoch in range(epochs):
         if set_epoch is not None and epochs > 1:
             set_epoch(epoch)
-        begin = f"epoch_{epoch}/" if epoch else ""
-        for number, (image, label, names) in enumerate(bench.framework.batches(dataset, batches)):
-            arrays[f"{begin}dataloader_{number}"] = bench.framework.array(image)
-            arrays[f"{begin}label_{number}"] = bench.framework.array(label)
-            files.extend(names)
-            digests.append(_digest(arrays[f"{begin}dataloader_{number}"]))
+        found, names = read_batches(bench, dataset, batches, f"epoch_{epoch}/" if epoch else "")
+        arrays |= found
+        files += names
     if set_epoch is not None and epochs > 1:
         set_epoch(0)
-    again = [_digest(bench.framework.array(image)) for image, _, _ in bench.framework.batches(dataset, batches)]
-    random = again != digests[: len(again)]
+    again = (bench.framework.array(image) for image, _, _ in bench.framework.batches(dataset, batches))
+    random = any(one.tobytes() != arrays[f"dataloader_{number}"].tobytes() for number, one in enumerate(again))
     if random:
         arrays = {key: array for key, array in arrays.items() if "dataloader_" not in key}
     return arrays, {"files": files, "compared": len(wanted), "length": len(dataset), "random": random}
-
-
-def _digest(array: Array) -> str:
-    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
-
-
-def number_samples(dataset: Dataset) -> Dataset:
-    """Return a data set like ``dataset`` whose every sample is its first, with its own number for a file name."""
-    first = dataset[0]
-    return like(dataset, lambda index: (*first[:2], str(int(index))))
 
 
 def _numbers(bench: Bench, loader: Iterable[Nested]) -> Iterator[list[int]]:
@@ -163,7 +149,12 @@ def _read_draws(bench: Bench, length: int, draw: Draw) -> dict[str, Array]:
         if not isinstance(found, tuple | list) or len(found) != 2 or not isinstance(found[1], Mapping):
             raise _wrong(bench, "augmentation", "a draw", found, "(image, {name: what was drawn})")
         image, parameters = found
-        drawn.append({str(name): _as_numbers(bench, name, value) for name, value in parameters.items()})
+        drawn.append({})
+        for name, value in parameters.items():
+            try:
+                drawn[-1][str(name)] = np.asarray(value, dtype=np.float64).reshape(-1)
+            except (TypeError, ValueError) as error:  # noqa: PERF203  (it ends the loop)
+                raise _wrong(bench, "augmentation", f"{name!r}", value, "a number or a sequence of numbers") from error
         if drawn[-1].keys() != drawn[0].keys():
             raise _wrong(bench, "augmentation", f"draw {number}", list(drawn[-1]), f"the names {list(drawn[0])}")
         if callable(image):
@@ -181,14 +172,6 @@ def _read_draws(bench: Bench, length: int, draw: Draw) -> dict[str, Array]:
         arrays[f"draw/{name}"] = np.stack(values)
     common = [name for name in looks[0] if all(name in one for one in looks)] if looks else []
     return arrays | {f"pixels/{name}": np.array([one[name] for one in looks]) for name in common}
-
-
-def _as_numbers(bench: Bench, name: object, value: object) -> Array:
-    try:
-        found = np.asarray(value, dtype=np.float64).reshape(-1)
-    except (TypeError, ValueError) as error:
-        raise _wrong(bench, "augmentation", f"{name!r}", value, "a number or a sequence of numbers") from error
-    return found
 
 
 def _wrong(bench: Bench, builder: str, what: str, found: object, expected: str) -> UsageError:
@@ -244,22 +227,6 @@ class _Orders:
             twice, missing = np.flatnonzero(counts > 1), np.flatnonzero(counts == 0)
             if twice.size:
                 yield f"epoch {number} has {some(twice.tolist())} more than once and lacks {some(missing.tolist()) if missing.size else 'none'}"
-
-
-def judge_orders(reference: Record, port: Record) -> list[Verdict]:
-    """Judge batches, permutations, shuffling and repetition."""
-    sides = _Orders.of(reference), _Orders.of(port)
-    again = ["the same order" if np.array_equal(side.epochs[0], side.repeat) else "another order" for side in sides]
-    repeat = Outcome.PASS, f"epoch 0 again after the same seed: {again[0]} on both sides"
-    if again[0] != again[1]:
-        repeat = Outcome.FAIL, f"epoch 0 again after the same seed: expected {again[0]}, actual {again[1]}"
-    judged = {
-        "batches": _judge_batches(*sides),
-        "permutation": _judge_permutation(*sides),
-        "shuffle": _judge_manner(*sides),
-        "repeat": repeat,
-    }
-    return [Verdict(outcome, name, reason) for name, (outcome, reason) in judged.items()]
 
 
 def _judge_batches(expected: _Orders, actual: _Orders) -> tuple[Outcome, str]:
@@ -343,16 +310,26 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
             side = "reference" if left else "port"
             reason = f"only the {side} names a builder `{name}`: nothing to compare"
             named.append(Verdict(Outcome.ERROR, name, reason))
-    random = [bool(details(record).get("random")) for record in (dumps.reference, dumps.port)]
+    random, words = judging.readings(dumps)
     if random[0] != random[1]:
-        words = [("the same values at every read", "other values at every read")[one] for one in random]
         reason = f"of one and the same sample: expected {words[0]}, actual {words[1]}"
         named.append(Verdict(Outcome.FAIL, "values", reason))
     # Where data sets are random there is nothing to compare but the rest.
     samples = dumps.with_keys(lambda key: key.startswith(VALUES) and not (any(random) and "dataloader_" in key))
     verdicts = [*judge_files(dumps), *named]
     if all("order_0" in record.arrays for record in (dumps.reference, dumps.port)):
-        verdicts += judge_orders(dumps.reference, dumps.port)
+        sides = _Orders.of(dumps.reference), _Orders.of(dumps.port)
+        again = ["the same order" if np.array_equal(one.epochs[0], one.repeat) else "another order" for one in sides]
+        repeat = Outcome.PASS, f"epoch 0 again after the same seed: {again[0]} on both sides"
+        if again[0] != again[1]:
+            repeat = Outcome.FAIL, f"epoch 0 again after the same seed: expected {again[0]}, actual {again[1]}"
+        orders = {
+            "batches": _judge_batches(*sides),
+            "permutation": _judge_permutation(*sides),
+            "shuffle": _judge_manner(*sides),
+            "repeat": repeat,
+        }
+        verdicts += [Verdict(outcome, name, reason) for name, (outcome, reason) in orders.items()]
     return judging.judge_arrays(samples, rules) + Judged(
         verdicts=[*verdicts, *_judge_draws(dumps)], notes=_notes(dumps)
     )
