@@ -13,7 +13,7 @@ from tipchain.core.blame import one_line
 from tipchain.core.machine import keep_memory
 from tipchain.core.progress import LATE, OutOfTime, Pace
 from tipchain.errors import UsageError
-from tipchain.explain.locate.between_layers import ENLARGED, Enlarged, Noise
+from tipchain.explain.locate.between_layers import ENLARGED, Enlarged
 from tipchain.explain.locate.differences import Sketch, relative
 from tipchain.explain.locate.gradients import large_weights
 from tipchain.explain.locate.judging import PairJudge, rounded, same_numbers
@@ -27,7 +27,7 @@ from tipchain.explain.locate.matching import (
     pair_layers,
     pair_packed,
 )
-from tipchain.explain.locate.replay import BothModels, Corrections, Doubles, Models
+from tipchain.explain.locate.rerun import BothModels, Corrections, Doubles, Models
 from tipchain.explain.locate.runs import (
     LargeWeight,
     ModelInputs,
@@ -291,7 +291,7 @@ class Locator:
         return self._paired(copies, runs, layers)
 
     def _paired(
-        self, models: BothModels, runs: TracedRuns, layers: Sequence[LayerPair], noise: Noise | None = None
+        self, models: BothModels, runs: TracedRuns, layers: Sequence[LayerPair], noise: float = 0.0
     ) -> PairJudge:
         """Match the calls of two runs, and return their judge."""
         return PairJudge(
@@ -302,7 +302,7 @@ class Locator:
             seed=self.seed,
             exact=models.port.double is not None,
             equal_nan=self.equal_nan,
-            noise=noise or Noise(),
+            noise=noise,
             pace=self.pace,
             single=self.single,
         )
@@ -329,7 +329,7 @@ class Locator:
             learns=ours.double is not None and bool(ours.side.parameters(ours.double.whole)),
             late=judge.late,
             joint=tuple(judge.joint),
-            noise=judge.noise.limit if judge.exact else rounded(verdicts, "forward"),
+            noise=judge.noise if judge.exact else rounded(verdicts, "forward"),
             gradients=judge.gradients_apart(),
             alike=judge.alike,
         )
@@ -401,7 +401,7 @@ class Locator:
                     known=known,
                     pace=self.pace,
                 )
-            now = self._paired(judge.models, judge.runs._replace(port=run), layers, judge.noise)
+            now = self._paired(judge.models, judge.runs._replace(port=run), layers, now.noise)
 
     def _with_elsewhere(
         self, found: Located, judge: PairJudge, inputs: ModelInputs, models: Pair, layers: Sequence[LayerPair]
@@ -432,7 +432,7 @@ class Locator:
             cut = both.cut_off(runs.port.trace)
             if cut is not None:
                 return replace(found, verdicts=(*found.verdicts, told := judge.cuts_off(*cut)), first=told)
-            now = self._paired(copies, runs, layers, Noise(ROUGH))
+            now = self._paired(copies, runs, layers, ROUGH)
             now.matching = replace(
                 now.matching, pairs=tuple(one for one in now.matching.pairs if (one.port.path, one.port.turn) in keys)
             )

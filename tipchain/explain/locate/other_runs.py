@@ -17,6 +17,7 @@ import numpy as np
 from tipchain.core.blame import is_users, one_line
 from tipchain.explain.findings import Cause, Diagnosis, SourceLine, shown_path
 from tipchain.explain.locate.differences import relative
+from tipchain.explain.locate.rerun import conditions
 from tipchain.explain.locate.runs import (
     ModelInputs,
     TracedRun,
@@ -158,8 +159,7 @@ def call_seeded(
     Raises:
         Exception: whatever the model raises.
     """
-    side.seed(seed)
-    with side.precision(double=double), side.randomness(draws), side.recording(gradient=False):
+    with conditions(side, double=double, seed=seed, draws=draws, gradient=False):
         for given in filter(None, (before, inputs)):
             output = call_model(side, model, bind(model, given), double=double)
     return output
