@@ -232,7 +232,7 @@ def _locate_again(
         causes, places = explain_draws(found, unlike, training=training), dict[str, str]()
         if asked.causes and not causes:
             causes, places = explain_layers(asked, found, wrong, (), store, results.pace)
-        first = placed(found.first, places, found, asked.models)
+        first = placed(asked, found.first, places, found)
         told = [first if one is found.first and first is not None else one for one in wrong]
         results.end("forward", outcome, f"{how}: {reason}")
         results.take_run(told, causes, how)
@@ -251,10 +251,10 @@ def _judge_unlike(
     """Judge random numbers that cannot be made equal: those of other distributions fail."""
     if located.comparable:
         return False
-    verdicts = judge_draws(unlike, asked.models)
+    verdicts = judge_draws(unlike, asked.fault)
     if not verdicts and untold(located, "forward", some_left=True):
         shown = distributed_otherwise(asked.sides, asked.models, inputs, asked.seed, results.pace, training=training)
-        verdicts = judge_draws(unlike, asked.models, shown) if shown else []
+        verdicts = judge_draws(unlike, asked.fault, shown) if shown else []
         if shown and not verdicts:
             _fail_model(asked, results, f"{how}: {shown}")
             return True

@@ -269,8 +269,8 @@ def _aligned(
     asked: JsonObject, given: dict[str, Any], progress: Progress, notes: list[str], lacking: dict[str, str]
 ) -> JsonObject:
     """Return the report; stages whose data could not be made are errors."""
-    from tipchain.live.acceptance import put_right
     from tipchain.live.align import align
+    from tipchain.live.construction import put_right
     from tipchain.live.places import place_pieces
     from tipchain.live.sources import builders_of
 

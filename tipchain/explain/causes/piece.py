@@ -16,8 +16,8 @@ from typing import Any, Literal
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.explain.causes.lines import Frames, callers, innermost
-from tipchain.explain.causes.program import LAYER, Act, Op, Recorder, Tap, signature_of
+from tipchain.explain.causes.lines import callers
+from tipchain.explain.causes.program import LAYER, Act, CodeCall, Op, Recorder, Tap
 from tipchain.explain.findings import shown_path
 from tipchain.explain.locate.differences import Sketch, arrange, distance, relative_arranged, rms
 from tipchain.explain.locate.gradients import Laid, as_reference, laid_otherwise, values_of
@@ -39,38 +39,20 @@ KEPT = 1 << 23
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ReferenceCall:
+class ReferenceCall(CodeCall):
     """One call that the reference's own code made.
 
     Attributes:
-        number: its number, from 0.
-        name: what the port's calls of this function are named; `LAYER` where a module was called.
         said: what torch calls it; a module's path.
         settings: its arguments that are no tensors, by name, or by number where torch does not tell names.
         given: numbers of the values that it was given.
-        named: those of them that have a name, by it.
         made: numbers of the values that it returned.
-        frames: the statements of the user's code that led to the call, innermost first.
     """
 
-    number: int
-    name: str
     said: str
     settings: Options
     given: tuple[int, ...]
     made: tuple[int, ...]
-    frames: Frames
-    named: Mapping[str, int]
-
-    @property
-    def place(self) -> str:
-        """``file:line`` of the innermost statement."""
-        return innermost(self.frames).place
-
-    @property
-    def line(self) -> str:
-        """The innermost statement's line."""
-        return innermost(self.frames).line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -193,7 +175,6 @@ class CallRecord:
         self, name: str, said: str, arguments: Options, given: tuple[Nested, Nested], tensors: Sequence[Tensor]
     ) -> None:
         settings = {key: one for key, one in arguments.items() if is_plain(one)}
-        named = {key: self._numbers[id(one)] for key, one in arguments.items() if id(one) in self._numbers}
         known = [self._numbers.get(id(one)) for one in take_out(given, self.torch.is_tensor)[1]]
         made = tuple(self._hold(one) for one in tensors)
         self.steps.append(
@@ -205,7 +186,6 @@ class CallRecord:
                 given=tuple(one for one in known if one is not None),
                 made=tuple(one for one in made if one >= 0),
                 frames=callers("torch"),
-                named=named,
             )
         )
 
@@ -251,32 +231,17 @@ def _name_of(function: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PieceOutcome:
-    """The results of a run of the port's piece.
+    """The results of a run of a piece, the port's or the reference's.
 
     Attributes:
         outputs: its float and integer tensors.
-        gradients: by name, of inputs and parameters; empty without backward.
-        ops: what was called, if that was asked for.
+        gradients: by the port's name, of inputs and parameters; empty without backward.
+        ops: what the port's called, if that was asked for.
     """
 
     outputs: tuple[Array, ...]
     gradients: Mapping[str, Array]
-    ops: tuple[Op, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Truth:
-    """The results of the reference's piece.
-
-    Attributes:
-        outputs: its outputs.
-        gradients: by the port's name.
-        record: the calls that its code made.
-    """
-
-    outputs: tuple[Array, ...]
-    gradients: Mapping[str, Array]
-    record: CallRecord
+    ops: tuple[Op, ...] = ()
 
 
 Edit = Callable[[list[Tensor]], list[Tensor]]
@@ -319,6 +284,8 @@ class Piece:
         reference_judged: the paths of these in the reference's.
         double: whether both run in float64; in float32 where code between layers does not run so.
         loss: whether it is a loss, whose value counts beside its gradients.
+        truth: what the reference's gives.
+        record: the calls that the reference's code makes.
     """
 
     sides: Sides
@@ -337,7 +304,8 @@ class Piece:
     double: bool = True
     loss: bool = False
     runs: int = 0
-    truth: Truth = field(init=False)
+    truth: PieceOutcome = field(init=False)
+    record: CallRecord = field(init=False)
     _tap: Tap | None = None
     _draws: Draws | None = None
     _cotangents: tuple[Array, ...] = ()
@@ -391,24 +359,6 @@ class Piece:
     def floats_given(self, op: Op) -> list[Tensor]:
         """Return the floating-point tensors that a call was given."""
         return self.floats((op.args, dict(op.kwargs)))
-
-    @contextmanager
-    def given(self, name: str, tensor: Tensor) -> Iterator[None]:
-        """Let the port's layer be called with one more argument for a while."""
-        original, names = self.port.forward, list(signature_of(self.port.forward))
-
-        def forward(*args: object, **kwargs: object) -> Nested:
-            place = names.index(name)
-            if place < len(args):
-                return original(*args[:place], tensor, *args[place + 1 :], **kwargs)
-            return original(*args, **{**kwargs, name: tensor})
-
-        held = vars(self.port).get("forward")
-        object.__setattr__(self.port, "forward", forward)
-        try:
-            yield
-        finally:
-            object.__delattr__(self.port, "forward") if held is None else object.__setattr__(self.port, "forward", held)
 
     @contextmanager
     def open(self) -> Iterator[Piece]:
@@ -531,13 +481,13 @@ class Piece:
         found = {name: one for name, one in inputs.items() if one is not None}
         return found | (self.sides[number].parameter_gradients((self.reference, self.port)[number]) or {})
 
-    def _run_reference(self) -> Truth:
+    def _run_reference(self) -> PieceOutcome:
         side = self.sides.reference
         inner = {path: one for path, one in side.layers(self.reference) if path and path in self.reference_judged}
-        record = CallRecord()
+        self.record = CallRecord()
 
         def called(*args: Nested, **kwargs: Nested) -> Nested:
-            with record.over(inner):
+            with self.record.over(inner):
                 outputs = self._ends(0, self.reference(*args, **kwargs))
             if self.backward:
                 generator = np.random.default_rng([self.seed, 5])
@@ -549,7 +499,7 @@ class Piece:
         if self.backward:
             both = zip(self.sides, (self.reference, self.port), strict=True)
             self._laid = laid_otherwise(*(values_of(*each) for each in both))
-        return Truth(outputs=_wide(made.outputs), gradients=gradients, record=record)
+        return PieceOutcome(outputs=_wide(made.outputs), gradients=gradients)
 
     def _ends(self, number: Literal[0, 1], result: Nested) -> list[Tensor]:
         """Return the outputs that both sides have, in one order."""

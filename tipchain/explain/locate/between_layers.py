@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import inf, isfinite, prod
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -29,12 +29,13 @@ from tipchain.explain.locate.trace import (
     take_out,
     with_results,
 )
-from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, frameworks_own
+from tipchain.explain.locate.verdicts import FINE, Closeness, Direction, LayerVerdict, Measured, frameworks_own, ratio
 from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.frameworks.live_models import LiveSide
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGLE
 
 Calls = tuple[Call, Call]
+Changed = tuple[float, CallPair, TracedValue, TracedValue]
 
 
 SHIFT = SAME_SINGLE
@@ -84,8 +85,8 @@ class Enlarged:
 
     def __init__(self, models: BothModels, pairs: Sequence[CallPair]) -> None:
         self._models, self._pairs = models, pairs
-        calls = [((one.reference.path, one.reference.turn), (one.port.path, one.port.turn)) for one in pairs]
-        self._keys = {one: one for one, _ in calls}, {other: one for one, other in calls}
+        calls = [[one.reference for one in pairs], [one.port for one in pairs]]
+        self._keys = [{one.key: pair.reference.key for one, pair in zip(each, pairs, strict=True)} for each in calls]
         self.factors: tuple[dict[str, float], dict[str, float]] = ({}, {})
         self._made: dict[CallKey, Array] = {}
         self._takes: tuple[dict[CallKey, bool], dict[CallKey, bool]] = ({}, {})
@@ -169,16 +170,16 @@ class Enlarged:
 
         Nothing is returned where a layer does it by itself, or nothing does. ``trace`` is that of the port's run.
         """
-        calls = {(one.path, one.turn): one for one in trace.calls}
+        calls = {one.key: one for one in trace.calls}
         for pair in self._pairs:
-            keys = (pair.reference.path, pair.reference.turn), (pair.port.path, pair.port.turn)
+            keys = pair.reference.key, pair.port.key
             takes, gives = (
                 [found[key] for found, key in zip(both, keys, strict=True)] for both in (self._takes, self._gives)
             )
             if takes == [True, False]:
-                around = [*trace.around(calls[pair.port.path, pair.port.turn])]
+                around = [*trace.around(calls[pair.port.key])]
                 _, port_takes = self._takes
-                return next((one for one in around if port_takes[one.path, one.turn]), around[-1]), pair
+                return next((one for one in around if port_takes[one.key]), around[-1]), pair
             if gives == [True, False]:
                 break
         return None
@@ -343,10 +344,8 @@ class CodeJudge:
         expected, actual = (
             call.inputs[min(number, len(call.inputs) - 1)] for call, number in zip(calls, numbers, strict=True)
         )
-        ours, theirs = (
-            _not_given(trace, call, value) for trace, call, value in zip(traces, calls, (expected, actual), strict=True)
-        )
-        return self._culprits((expected, actual), (ours, theirs))
+        values = expected, actual
+        return self._culprits(values, self._around(calls, values, "inputs"))
 
     def _culprits(self, values: tuple[TracedValue, TracedValue], around: Calls) -> Calls:
         """Return who made two values; ``around`` are the calls whose own code handed them on if a layer that agrees did."""
@@ -532,8 +531,8 @@ class CodeJudge:
             found = self._first_changed(by_itself, tolerance)
         if found is None:
             return []
-        ours, theirs = found.values
-        receiver = found.pair.port.path or "the model"
+        far, pair, ours, theirs = found
+        receiver = pair.port.path or "the model"
         odd = self._odd_gradients(ours, theirs)
         expected, actual = (self.compare.gradient_size(one) > SAME_DOUBLE * scale for one in (ours, theirs))
         if odd:
@@ -544,11 +543,11 @@ class CodeJudge:
             what = f"hands {receiver} a gradient, the reference none"
         else:
             what = self._handed(receiver, ours, theirs)
-        calls = self._outside(found.pair, ours, theirs)
-        verdict = replace(self._code(calls, found.apart if expected else inf, what), direction="backward")
-        if odd or not self._tied(ours, found.apart):
+        calls = self._around((pair.reference, pair.port), (ours, theirs), "outputs")
+        verdict = replace(self._code(calls, far if expected else inf, what), direction="backward")
+        if odd or not self._tied(ours, far):
             return [verdict]
-        reason = f"{TIED}: {receiver} gets another gradient (relative {found.apart:.3g})"
+        reason = f"{TIED}: {receiver} gets another gradient (relative {far:.3g})"
         return [replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason, tied=True)]
 
     def _handed(self, receiver: str, ours: TracedValue, theirs: TracedValue) -> str:
@@ -564,20 +563,22 @@ class CodeJudge:
                 return f"hands {receiver} {factor:.6g} times the reference's gradient"
         return f"hands another gradient to {receiver}"
 
-    def _first_changed(self, apart: Callable[[TracedValue, TracedValue], float], tolerance: float) -> _Changed | None:
+    def _first_changed(self, apart: Callable[[TracedValue, TracedValue], float], tolerance: float) -> Changed | None:
         """Return where gradients part first on their way back, though every layer hands them on as the reference's does."""
         for pair, link in self._agreeing:
             values = pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]
             found = apart(*values)
             if found > tolerance:
-                return _Changed(pair, values, found)
+                return found, pair, *values
         return None
 
-    def _outside(self, pair: CallPair, *values: TracedValue) -> Calls:
-        """Return the innermost calls around a pair that do not themselves give the values back."""
+    def _around(
+        self, calls: Calls, values: tuple[TracedValue, TracedValue], ends: Literal["inputs", "outputs"]
+    ) -> Calls:
+        """Return the innermost calls around two that do not themselves have the values among their inputs, or outputs."""
         ours, theirs = (
-            next((one for one in trace.around(call) if value not in one.outputs), trace.calls[0])
-            for trace, call, value in zip(self.runs.traces, (pair.reference, pair.port), values, strict=True)
+            next((one for one in trace.around(call) if value not in getattr(one, ends)), trace.calls[0])
+            for trace, call, value in zip(self.runs.traces, calls, values, strict=True)
         )
         return ours, theirs
 
@@ -626,16 +627,13 @@ class CodeJudge:
         """The outputs of layers, and of code around some, that are the same tensor in both models, the last first."""
         around = (one for one in self.matching.containers if one.port.parent is not None)
         known = {(one.reference.number, one.port.number): one for one in (*around, *self.matching.pairs)}
-        both = [
+        return [
             (pair, link)
             for pair in sorted(known.values(), key=lambda one: one.port.ended, reverse=True)
             for link in self.compare.outputs(pair)
+            if pair.reference.outputs[link.ours].dtype.kind == "f"
+            and self.compare.output_apart(pair, link) <= self.noise
         ]
-        return [(pair, link) for pair, link in both if self._agrees(pair, link)]
-
-    def _agrees(self, pair: CallPair, link: TensorLink) -> bool:
-        ours = pair.reference.outputs[link.ours]
-        return ours.dtype.kind == "f" and self.compare.output_apart(pair, link) <= self.noise
 
     def _code(
         self, calls: Calls, apart: float, what: str, values: tuple[TracedValue, TracedValue] | None = None
@@ -644,18 +642,34 @@ class CodeJudge:
         ours, theirs = calls
         odd = "" if values is None else self.compare.nan_in_one(*values)
         size = odd or (f"relative {apart:.3g}" if isfinite(apart) else "")
+        reason = f"every layer before it agrees, but its own code {what}{f' ({size})' if size else ''}"
+        pair = CallPair(reference=ours, port=theirs)
+        verdict = self._verdict(pair, "forward", 0.0, Closeness.DIFFERS, None, reason)
+        return replace(verdict, own=apart, nan=bool(odd))
+
+    def _verdict(
+        self,
+        pair: CallPair,
+        direction: Direction,
+        inherited: float,
+        closeness: Closeness,
+        worst: Measured | None,
+        reason: str,
+    ) -> LayerVerdict:
+        own = None if worst is None else worst.exact if worst.port is None else worst.port
         return LayerVerdict(
-            reference_path=ours.path,
-            port_path=theirs.path,
-            reference_type=ours.type,
-            port_type=theirs.type,
-            turn=theirs.turn,
-            direction="forward",
-            own=apart,
-            closeness=Closeness.DIFFERS,
-            method="float64" if self.exact else "float32",
-            reason=f"every layer before it agrees, but its own code {what}{f' ({size})' if size else ''}",
-            nan=bool(odd),
+            reference_path=pair.reference.path,
+            port_path=pair.port.path,
+            reference_type=pair.reference.type,
+            port_type=pair.port.type,
+            turn=pair.port.turn,
+            direction=direction,
+            inherited=inherited,
+            own=own,
+            ratio=None if worst is None else ratio(worst),
+            closeness=closeness,
+            method="float64" if self.exact or (worst is not None and worst.exact is not None) else "float32",
+            reason=reason,
         )
 
     def used_elsewhere(self, forward: Sequence[LayerVerdict], shared: Sequence[Shared]) -> list[LayerVerdict]:
@@ -680,19 +694,6 @@ class CodeJudge:
 
     def _parameter(self, one: Shared, calls: Calls, what: str) -> LayerVerdict:
         return replace(self._code(calls, one.apart / one.size if one.size else inf, what), direction="backward")
-
-
-class _Changed(NamedTuple):
-    """Where gradients part: the pair whose output's gradient is off, the reference's output and the port's, and how far."""
-
-    pair: CallPair
-    values: tuple[TracedValue, TracedValue]
-    apart: float
-
-
-def _not_given(trace: Trace, call: Call, value: TracedValue) -> Call:
-    """Return the innermost call around ``call`` that was not given the value itself."""
-    return next((one for one in trace.around(call) if value not in one.inputs), trace.calls[0])
 
 
 def holds(trace: Trace, around: Call, call: Call) -> bool:

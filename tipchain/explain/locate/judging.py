@@ -33,7 +33,6 @@ from tipchain.explain.locate.verdicts import (
     measure,
     of_one_size,
     only,
-    ratio,
     reason_of,
     settled,
 )
@@ -235,7 +234,7 @@ class PairJudge(CodeJudge):
         reason = f"it gives {what} first, on both sides, which reaches the {where}: NaN at the same positions fails unless equal_nan=True"
         failed = replace(self._verdict(born, direction, 0.0, Closeness.DIFFERS, None, reason), own=0.0, nan=True)
         told = [(one.port_path, one.turn, one.direction) for one in verdicts]
-        key, rest = (born.port.path, born.port.turn, direction), [one for one in verdicts if one.direction == "forward"]
+        key, rest = (*born.port.key, direction), [one for one in verdicts if one.direction == "forward"]
         place = told.index(key) if key in told else len(rest)
         return (*verdicts[:place], failed, *verdicts[place:])
 
@@ -382,9 +381,7 @@ class PairJudge(CodeJudge):
 
     def cuts_off(self, code: Call, behind: CallPair) -> LayerVerdict:
         """Return the verdict about code of the port's that hands the model's inputs no gradient from a pair."""
-        containers = (
-            one for one in self.matching.containers if (one.port.path, one.port.turn) == (code.path, code.turn)
-        )
+        containers = (one for one in self.matching.containers if one.port.key == code.key)
         reference, port = self.runs.traces
         roots = CallPair(reference=reference.calls[0], port=port.calls[0])
         reason = f"its own code hands the model's inputs no gradient from {behind.port.path or 'the model'}, the reference one"
@@ -658,31 +655,6 @@ class PairJudge(CodeJudge):
         )
         odd = next(filter(None, (self.compare.nan_in_one(*both) for both in values)), "")
         return replace(verdict, nan=True, reason=f"it gives {odd}") if odd else verdict
-
-    def _verdict(
-        self,
-        pair: CallPair,
-        direction: Direction,
-        inherited: float,
-        closeness: Closeness,
-        worst: Measured | None,
-        reason: str,
-    ) -> LayerVerdict:
-        own = None if worst is None else worst.exact if worst.port is None else worst.port
-        return LayerVerdict(
-            reference_path=pair.reference.path,
-            port_path=pair.port.path,
-            reference_type=pair.reference.type,
-            port_type=pair.port.type,
-            turn=pair.port.turn,
-            direction=direction,
-            inherited=inherited,
-            own=own,
-            ratio=None if worst is None else ratio(worst),
-            closeness=closeness,
-            method="float64" if self.exact or (worst is not None and worst.exact is not None) else "float32",
-            reason=reason,
-        )
 
     def _measure_gradients(
         self, reruns: tuple[PairReruns, PairReruns], truths: Mapping[str, Array] | None, known: float | None

@@ -114,7 +114,7 @@ class Located:
         """
         if any(one.at_fault and one.port_path == verdict.port_path for one in self.verdicts):
             return replace(self, again=self.again | {verdict.port_path})
-        before = None if pair is None else (pair.port.path, pair.port.turn)
+        before = None if pair is None else pair.port.key
         place = next(
             (
                 number
@@ -250,7 +250,7 @@ class Locator:
         self._sketches.clear()
         with suppress(Exception):  # what is no batch of samples cannot be cut
             judge = self._judge(few, models, losses, layers)
-            if whole.same_place(judge):
+            if judge.parting() == whole.parting:  # they part at the same call, or as little
                 return whole.completed(self._located(judge, judge.judge(), few, models, layers))
         self.store.forget()
         gc.collect()
@@ -415,7 +415,7 @@ class Locator:
         if not same or self._trains(models) or any(run.draws.made for run in judge.runs) or not judge.has_code():
             return found
         few, pairs = few_of(inputs) or inputs, judge.agreeing()
-        keys = {(one.port.path, one.port.turn) for one in pairs}
+        keys = {one.port.key for one in pairs}
         singles = BothModels(*(replace(one, double=None) for one in judge.models))
         # Where outlines did not do before, they do not here.
         for copies, samples in ((singles, self.store.samples and samples_of(few)), (judge.models, None)):
@@ -433,9 +433,7 @@ class Locator:
             if cut is not None:
                 return replace(found, verdicts=(*found.verdicts, told := judge.cuts_off(*cut)), first=told)
             now = self._paired(copies, runs, layers, ROUGH)
-            now.matching = replace(
-                now.matching, pairs=tuple(one for one in now.matching.pairs if (one.port.path, one.port.turn) in keys)
-            )
+            now.matching = replace(now.matching, pairs=tuple(one for one in now.matching.pairs if one.port.key in keys))
             code = now.first_code()
             nan = any(
                 self.store.has_nan(one.stored) for one in runs.reference.values
@@ -621,10 +619,6 @@ class WholeBatch:
         """Return the findings before any layer is judged."""
         ours, theirs = (replace(run, trace=Trace(calls=()), values=()) for run in judge.runs)
         return cls(reference=ours, port=theirs, outputs=judge.outputs_apart(), parting=judge.parting())
-
-    def same_place(self, judge: PairJudge) -> bool:
-        """Tell whether the models, run on some samples, part at the same call, or as little as here."""
-        return judge.parting() == self.parting
 
     def completed(self, found: Located) -> Located:
         """Return the findings about some samples, with the outputs of all."""

@@ -506,13 +506,13 @@ def _align(ours: Sequence[Call], theirs: Sequence[Call], close: Close) -> list[C
         return []
     scores = np.array([[_score(one, other, close) for other in theirs] for one in ours])
     found: dict[tuple[str, str], list[tuple[Call, Call]]] = defaultdict(list)
-    for i, j in _best_pairs(scores):
+    for i, j in best_pairs(scores):
         found[ours[i].path, theirs[j].path].append((ours[i], theirs[j]))
     turns = (_same_turns(pairs, close) for pairs in found.values())
     return [CallPair(reference=one, port=other) for pairs in turns for one, other in pairs]
 
 
-def _best_pairs(scores: Array) -> list[tuple[int, int]]:
+def best_pairs(scores: Array) -> list[tuple[int, int]]:
     """Return the pairs of two sequences, both in order, of which the sum of the scores is largest; 0 pairs nothing."""
     rows, columns = scores.shape
     best = np.zeros((rows + 1, columns + 1))
@@ -722,7 +722,7 @@ class Comparer:
             [0.0 if self.layout(one, other) is None else 1.0 + most * self._same(one, other) for other in others]
             for one in (ours[number] for number in left)
         ]
-        return [(left[i], free[j]) for i, j in _best_pairs(np.array(scores).reshape(len(left), len(free)))]
+        return [(left[i], free[j]) for i, j in best_pairs(np.array(scores).reshape(len(left), len(free)))]
 
     def _same(self, one: TracedValue, other: TracedValue) -> bool:
         layout = self.layout(one, other)

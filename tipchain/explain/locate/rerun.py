@@ -449,7 +449,7 @@ class Corrections:
         """Let a call return the reference's results."""
         for link in links:
             found = link.layout, pair.reference.outputs[link.ours].stored
-            self._made[pair.port.path, pair.port.turn][link.theirs] = found
+            self._made[pair.port.key][link.theirs] = found
 
     def at_entry(self, pair: CallPair, links: Sequence[TensorLink], trace: Trace) -> None:
         """Give a call, and those around it with the same tensor, the reference's inputs."""
@@ -457,7 +457,7 @@ class Corrections:
             value = pair.port.inputs[link.theirs]
             first = next((one for one in trace.calls if value in one.inputs), pair.port)
             found = link.layout, pair.reference.inputs[link.ours].stored
-            self._given[first.path, first.turn][first.inputs.index(value)] = found
+            self._given[first.key][first.inputs.index(value)] = found
 
     @contextmanager
     def applied(self, model: Model) -> Iterator[None]:

@@ -506,7 +506,7 @@ class Twins:
     def __init__(self, trace: Trace, store: Store) -> None:
         self._store = store
         self._found: dict[Kind, list[TracedValue]] = defaultdict(list)
-        self._outputs = {(call.path, call.turn): call.outputs for call in trace.calls}
+        self._outputs = {call.key: call.outputs for call in trace.calls}
         self._copied: dict[int, tuple[Callable[[], object], TracedValue]] = {}
         for value in dict.fromkeys(one for call in trace.calls for one in (*call.inputs, *call.outputs)):
             self._found[value.shape, value.dtype.kind].append(value)
