@@ -43,63 +43,51 @@ def pieces(
 ) -> Iterator[Piece]:
     """Yield the piece that a verdict is about, then those around it; none where the calls cannot be told."""
     for pair in _pairs(located, verdict):
-        yield _build(pair, located, verdict, sides, store, models, seed)
-
-
-def _build(
-    pair: CallPair,
-    located: Located,
-    verdict: LayerVerdict,
-    sides: Sides,
-    store: Store,
-    models: tuple[object, object],
-    seed: int,
-) -> Piece:
-    calls = pair.reference, pair.port
-    links = tuple(_links(pair.reference.inputs, pair.port.inputs, store))
-    expected = tuple(store.get(one.stored) for one in pair.reference.inputs)
-    by_number = {other: expected[number].transpose(axes) for number, other, axes in links}
-    actual = tuple(by_number.get(number, store.get(one.stored)) for number, one in enumerate(pair.port.inputs))
-    double = located.exact or not any(call.children for call in calls)
-    backward = verdict.direction == "backward"
-    then = ((), ()) if backward else pair.then  # parameters go by their names within the piece
-    ours, theirs = (
-        PieceSide(
-            path=_around(call.path, steps),
-            call=call,
-            layer=_followed(side, dict(side.layers(model)), call.path, steps, factors, double=double),
-            inputs=inputs,
+        calls = pair.reference, pair.port
+        links = tuple(_links(pair.reference.inputs, pair.port.inputs, store))
+        expected = tuple(store.get(one.stored) for one in pair.reference.inputs)
+        by_number = {other: expected[number].transpose(axes) for number, other, axes in links}
+        actual = tuple(by_number.get(number, store.get(one.stored)) for number, one in enumerate(pair.port.inputs))
+        double = located.exact or not any(call.children for call in calls)
+        backward = verdict.direction == "backward"
+        then = ((), ()) if backward else pair.then  # parameters go by their names within the piece
+        ours, theirs = (
+            PieceSide(
+                path=_around(call.path, steps),
+                call=call,
+                layer=_followed(side, dict(side.layers(model)), call.path, steps, factors, double=double),
+                inputs=inputs,
+            )
+            for side, model, call, inputs, steps, factors in zip(
+                sides, models, calls, (expected, actual), then, located.enlarged, strict=True
+            )
         )
-        for side, model, call, inputs, steps, factors in zip(
-            sides, models, calls, (expected, actual), then, located.enlarged, strict=True
+        faults = {one.port_path for one in located.verdicts if one.at_fault and one.direction == "forward"}
+        inside = [one for one in _inside(located.matching.pairs, pair) if not one[-1].whole]
+        right = [one for one in inside if one[-1].port.path not in faults]
+        judged = frozenset(path for path, *_ in right)
+        # A layer of the port's that stands for several of the reference's, such as one activation for all, has no partner.
+        others = defaultdict[str, set[str]](set)
+        for path, other, _ in inside:
+            others[path] |= {other} - {""}
+        returned = *located.reference.values, *located.port.values
+        idle = _idle(located, pair)
+        yield Piece(
+            sides=sides,
+            ours=ours,
+            theirs=theirs,
+            backward=backward,
+            seed=seed,
+            atomic=judged | _innermost(theirs.layer, sides.port),
+            judged=judged,
+            reference_judged=frozenset({*(other for _, other, _ in right), *idle.values()} - {""}),
+            cleared=_cleared(located, pair, store),
+            idle=idle,
+            partners={path: one.pop() for path, one in others.items() if len(one) == 1},
+            ends=tuple((link.ours, link.theirs) for link in Comparer(store, returned).outputs(pair)) or None,
+            links=tuple((number, other) for number, other, _ in links),
+            double=double,
         )
-    )
-    faults = {one.port_path for one in located.verdicts if one.at_fault and one.direction == "forward"}
-    inside = [one for one in _inside(located.matching.pairs, pair) if not one[-1].whole]
-    right = [one for one in inside if one[-1].port.path not in faults]
-    judged = frozenset(path for path, *_ in right)
-    # A layer of the port's that stands for several of the reference's, such as one activation for all, has no partner.
-    others = defaultdict[str, set[str]](set)
-    for path, other, _ in inside:
-        others[path] |= {other} - {""}
-    returned = *located.reference.values, *located.port.values
-    idle = _idle(located, pair)
-    return Piece(
-        sides=sides,
-        ours=ours,
-        theirs=theirs,
-        backward=backward,
-        seed=seed,
-        atomic=judged | _innermost(theirs.layer, sides.port),
-        judged=judged,
-        reference_judged=frozenset({*(other for _, other, _ in right), *idle.values()} - {""}),
-        cleared=_cleared(located, pair, store),
-        idle=idle,
-        partners={path: one.pop() for path, one in others.items() if len(one) == 1},
-        ends=tuple((link.ours, link.theirs) for link in Comparer(store, returned).outputs(pair)) or None,
-        links=tuple((number, other) for number, other, _ in links),
-        double=double,
-    )
 
 
 def _around(path: str, steps: Sequence[LayoutStep]) -> str:
