@@ -201,7 +201,7 @@ def _judge_with(asked: LiveRequest, results: LiveResults, inputs: ModelInputs, *
         )
         return
     _locate_again(asked, results, inputs, how, training=False)
-    ours, theirs = ([list(shape) for shape in one] for one in alone.shapes)
+    ours, theirs = ([list(each.shape) for each in one] for one in alone.made)
     if alike and ours != theirs and results.agrees:
         _fail_model(asked, results, f"{how}: its outputs have other shapes: expected {ours}, actual {theirs}")
 

@@ -11,7 +11,7 @@ from tipchain.errors import UsageError
 from tipchain.explain.causes.optimizer_builders import Clips, build_both, build_torch_schedule
 from tipchain.explain.locate.differences import relative
 from tipchain.explain.locate.locate import Locator
-from tipchain.explain.locate.other_runs import Called, Refusal, call_seeded, is_fault, raising, shapes_of
+from tipchain.explain.locate.other_runs import Called, Refusal, call_seeded, is_fault, raising
 from tipchain.explain.locate.runs import ModelInputs, buffers_of, changed_buffers
 from tipchain.explain.locate.trace import Store, take_out
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
@@ -215,7 +215,7 @@ class LiveRequest:
             moved = moved or bool(changed_buffers(held, buffers_of(side, made)))
         ours, theirs = outputs
         apart = None
-        if drawn[1].in_order() and ours and shapes_of(ours) == shapes_of(theirs):
+        if drawn[1].in_order() and ours and [one.shape for one in ours] == [one.shape for one in theirs]:
             apart = max(relative(one, other) for one, other in zip(ours, theirs, strict=True))
         return Called(draws=(drawn[0], drawn[1]), made=(ours, theirs), apart=apart, changed=moved)
 

@@ -102,9 +102,6 @@ def _counted(message: str, group: Sequence[object]) -> str:
     return f"{message}, in {len(group)} calls" if len(group) > 1 else message
 
 
-# Tensors that no call makes.
-
-
 # Arguments of a call that are no tensors.
 
 

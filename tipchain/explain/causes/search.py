@@ -496,20 +496,14 @@ def _fix(one: Hypothesis, piece: Piece) -> str:
     """Return the line to change, with the place of the layer's forward where no other is told."""
     if ".py:" in one.fix or piece.atomic & {""} or piece.loss or one.code == "buffer":
         return one.fix
-    place = forward_place(piece.port)
-    if not place:
+    kind = type(piece.port)
+    place = at_source(kind.forward).removeprefix(" at ")
+    if not place or kind.__module__.partition(".")[0] == "paddle":
         return one.fix
-    line = only_return(type(piece.port).forward) if one.edit is not None else None
+    line = only_return(kind.forward) if one.edit is not None else None
     if line is not None:
         return f"{one.fix} at {place.rpartition(':')[0]}:{line[0]}: `{line[1]}`"
     return f"{one.fix} (forward at {place})"
-
-
-def forward_place(layer: Model) -> str:
-    """Return ``file:line`` of the forward of a user's class; empty where it is Paddle's own or has no source."""
-    if type(layer).__module__.partition(".")[0] == "paddle":
-        return ""
-    return at_source(type(layer).forward).removeprefix(" at ")
 
 
 def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:

@@ -687,7 +687,10 @@ class Comparer:
         """
         fits = len(ours) == len(theirs) and all(map(self.layout, ours, theirs))
         # Where they do not fit one by one, a tensor that is given several times is linked once.
-        left, free = (list(range(len(side))) if fits else _once(side) for side in (ours, theirs))
+        left, free = (
+            [number for number, value in enumerate(side) if fits or value not in side[:number]]
+            for side in (ours, theirs)
+        )
         found: list[TensorLink] = []
 
         def link(one: int, other: int) -> None:
@@ -803,11 +806,6 @@ class Comparer:
         if key not in self._known:
             self._known[key] = self._relative(one.gradient, other.gradient, layout, gradient=True)
         return self._known[key]
-
-
-def _once(values: Sequence[TracedValue]) -> list[int]:
-    """Return the numbers of the values, a tensor that is given several times once."""
-    return [number for number, value in enumerate(values) if value not in values[:number]]
 
 
 def _word(name: str) -> str:

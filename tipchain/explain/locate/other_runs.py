@@ -29,8 +29,6 @@ from tipchain.numbers.tolerance import ROUGH
 if TYPE_CHECKING:
     from tipchain.explain.locate.locate import Located
 
-Shapes = tuple[tuple[int, ...], ...]
-
 
 @contextmanager
 def in_mode(sides: Sides, models: Sequence[Model], *, training: bool) -> Iterator[None]:
@@ -63,12 +61,6 @@ class Called:
     made: tuple[Sequence[Array], Sequence[Array]]
     apart: float | None
     changed: bool
-
-    @property
-    def shapes(self) -> tuple[Shapes, Shapes]:
-        """The shapes of the outputs of both."""
-        ours, theirs = self.made
-        return shapes_of(ours), shapes_of(theirs)
 
     @property
     def differs(self) -> bool:
@@ -152,11 +144,6 @@ def call_seeded(
         for given in filter(None, (before, inputs)):
             output = call_model(side, model, bind(model, given), double=double)
     return output
-
-
-def shapes_of(arrays: Sequence[Array]) -> Shapes:
-    """Return the shapes of arrays."""
-    return tuple(one.shape for one in arrays)
 
 
 Place = tuple[str, str]
