@@ -219,7 +219,7 @@ def _locate_again(
 ) -> None:
     """Find the layer that does something else in another mode, with other inputs, or in float32, and why."""
     with closing(Store()) as store, in_mode(asked.sides, asked.models, training=training):
-        locator = asked.locator(store, results.pace, training=training, single=single)
+        locator = asked.locator(store, results.pace, training=training, backward=False, single=single)
         found = locator.locate(*asked.models, inputs, names=asked.names)
         outcome, reason = judge(found, [*found.verdicts], "forward")
         unlike = unlike_draws(found, asked.models)

@@ -174,20 +174,9 @@ class LiveRequest:
         told += [f"{name}={getattr(self, name)}" for name in ("iterations", "training", "seed")]
         return f"tipchain.align(reference, port, inputs, {', '.join(told)})"
 
-    def locator(
-        self, store: Store, pace: Pace, *, training: bool, backward: bool = False, single: bool = False
-    ) -> Locator:
+    def locator(self, store: Store, pace: Pace, **how: bool) -> Locator:
         """Return what runs both models and compares their layers."""
-        return Locator(
-            self.sides,
-            store,
-            seed=self.seed,
-            training=training,
-            backward=backward,
-            pace=pace,
-            equal_nan=self.equal_nan,
-            single=single,
-        )
+        return Locator(self.sides, store, seed=self.seed, pace=pace, equal_nan=self.equal_nan, **how)
 
     def call_both(
         self, inputs: ModelInputs, *, training: bool, double: bool, before: ModelInputs | None = None

@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from itertools import chain
 from math import inf, prod, sqrt
 from operator import itemgetter
+from typing import Literal
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from tipchain.explain.locate.between_layers import CodeJudge, holds
 from tipchain.explain.locate.differences import relative, squeezed_as
 from tipchain.explain.locate.gradients import Shared, SharedParameters, input_gradients, parameter_gradients
 from tipchain.explain.locate.matching import CallPair, TensorLink
-from tipchain.explain.locate.rerun import NotReplayed, PairReruns, rerun_layer
+from tipchain.explain.locate.rerun import NotReplayed, PairReruns
 from tipchain.explain.locate.runs import TracedRun, TracedRuns
 from tipchain.explain.locate.trace import Call, NotHeld, TracedValue
 from tipchain.explain.locate.verdicts import (
@@ -516,7 +517,7 @@ class PairJudge(CodeJudge):
         shown = inherited <= self.noise and not self._agree(pair, outputs)  # by the models' runs
         if shown or not any(one.at_fault for one in decided):
             return decided
-        if all(self._repeats_itself(pair, number) for number in (0, 1)):
+        if self._repeats_itself(reruns, 0) and self._repeats_itself(reruns, 1):
             return decided
         return [one.not_comparable(STATE) for one in decided]
 
@@ -536,26 +537,18 @@ class PairJudge(CodeJudge):
             return [self._decide(reruns.pair, "forward", inherited, [found]), *backward]
         return [self._verdict(reruns.pair, "forward", inherited, unknown, None, reason), *backward]
 
-    def _repeats_itself(self, pair: CallPair, number: int) -> bool:
+    def _repeats_itself(self, reruns: PairReruns, number: Literal[0, 1]) -> bool:
         """Tell whether a layer repeats its results of the model's run, given the same inputs.
 
         One that keeps something from call to call does not, and a rerun says nothing of it.
         """
-        models, call = self.models[number], (pair.reference, pair.port)[number]
+        call, double = (reruns.pair.reference, reruns.pair.port)[number], self.models[number].double is not None
         given = [self.store.get(value.stored) for value in call.inputs]
         try:
-            again = rerun_layer(
-                models.side,
-                models.layer(call.path),
-                call,
-                given,
-                double=models.double is not None,
-                seed=self.seed,
-                then=models.steps(pair.then[number], models.layer),
-            )
+            again = reruns.run(number, given, double=double, cotangents=())
         except NotReplayed:
             return False
-        return all(
+        return again is not None and all(
             one.shape == value.shape and relative(self.store.get(value.stored), one) <= ROUGH
             for one, value in zip(again.outputs, call.outputs, strict=False)
         )

@@ -183,11 +183,11 @@ class Locator:
     pace: Pace = field(default_factory=Pace)
     equal_nan: bool = False
     single: bool = False
-    _models: Pair = (None, None)
-    _losses: Losses = (None, None)
-    _layers: Sequence[LayerPair] = ()
-    _sketches: dict[int, Sketch] = field(default_factory=dict)
-    _habits: tuple[bool, frozenset[int]] = (False, frozenset())
+    _models: Pair = field(init=False)
+    _losses: Losses = field(init=False)
+    _layers: Sequence[LayerPair] = field(init=False)
+    _sketches: dict[int, Sketch] = field(init=False, default_factory=dict)
+    _habits: tuple[bool, frozenset[int]] = field(init=False, default=(False, frozenset()))
 
     def locate(
         self,

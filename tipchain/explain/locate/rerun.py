@@ -215,6 +215,11 @@ def _first_given(call: Call, inputs: Sequence[Array]) -> list[int]:
     ]
 
 
+def steps_after(side: LiveSide, steps: Sequence[LayoutStep], layer: Callable[[str], Model]) -> list[Function]:
+    """Return the functions called after a layer; ``layer`` returns one by its path."""
+    return [getattr(side.functional, step.name) if step.function else layer(step.name) for step in steps]
+
+
 # A model's copies, and both of a pair's layers run again on the reference's tensors, each precision at most once.
 
 
@@ -243,10 +248,6 @@ class Models:
     def layer(self, path: str) -> Model:
         """Return the layer of the copy in float64, or a new one in float32 where there is none."""
         return self.fresh(path) if self.double is None else self.double[path]
-
-    def steps(self, steps: Sequence[LayoutStep], layer: Callable[[str], Model]) -> Sequence[Function]:
-        """Return the functions called after a layer; ``layer`` returns one by its path."""
-        return [getattr(self.side.functional, step.name) if step.function else layer(step.name) for step in steps]
 
     def rerun(
         self,
@@ -376,7 +377,7 @@ class PairReruns:
         (ours, _), (starts, _) = self._given, self._cotangents
         cotangents = [None if one is None else moved(one) for one in starts]
         double = self.models.reference.double is not None
-        return self._run(0, [moved(one) for one in ours], double=double, cotangents=cotangents)
+        return self.run(0, [moved(one) for one in ours], double=double, cotangents=cotangents)
 
     def terms(self, parameter: Array) -> int:
         """Return how many terms a kernel adds up for an element of a parameter's gradient."""
@@ -387,12 +388,12 @@ class PairReruns:
     @cached_property
     def reference32(self) -> Rerun | None:
         """The reference's layer in float32, if the port's is run so."""
-        return self._run(0, double=False) if self._in_single else None
+        return self.run(0, double=False) if self._in_single else None
 
     @cached_property
     def port32(self) -> Rerun | None:
         """The port's layer in float32; None of a container that runs in float64."""
-        return self._run(1, double=False) if self._in_single else None
+        return self.run(1, double=False) if self._in_single else None
 
     @property
     def _in_single(self) -> bool:
@@ -401,18 +402,18 @@ class PairReruns:
     @cached_property
     def reference64(self) -> Rerun | None:
         """The reference's layer in float64, for gradients that its run does not tell."""
-        return self._run(0, double=True)
+        return self.run(0, double=True)
 
     @cached_property
     def port64(self) -> Rerun | None:
         """The port's layer in float64, if it runs so: alone, where the reference's model does and the port's does not."""
         if self.models.port.double is not None or self.models.reference.double is None:
-            return self._run(1, double=True)
+            return self.run(1, double=True)
         with suppress(NotReplayed):
-            return self._run(1, double=True, alone=True)
+            return self.run(1, double=True, alone=True)
         return None
 
-    def _run(
+    def run(
         self,
         number: Literal[0, 1],
         given: Sequence[Array] | None = None,
@@ -421,6 +422,11 @@ class PairReruns:
         alone: bool = False,
         cotangents: Sequence[Array | None] | None = None,
     ) -> Rerun | None:
+        """Run the layer of the reference (0) or of the port (1); None where it does not run in float64.
+
+        It is run on the reference's tensors, backward from its gradients, unless others are ``given``. ``alone``: in float64 though
+        its model does not run so.
+        """
         models, call = self.models[number], (self.pair.reference, self.pair.port)[number]
         if double and not alone and models.double is None:
             return None
@@ -433,7 +439,7 @@ class PairReruns:
             self._cotangents[number] if cotangents is None else cotangents,
             double=double,
             seed=self.seed,
-            then=models.steps(self.pair.then[number], layer),
+            then=steps_after(models.side, self.pair.then[number], layer),
         )
 
 

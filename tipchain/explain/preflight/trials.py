@@ -6,7 +6,7 @@ other sizes, every token; in both modes, forward and backward.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -20,13 +20,13 @@ from tipchain.explain.locate.differences import relative_arranged
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair
 from tipchain.explain.locate.other_runs import in_mode
-from tipchain.explain.locate.rerun import NotReplayed, Rerun, rerun_layer
+from tipchain.explain.locate.rerun import NotReplayed, Rerun, rerun_layer, steps_after
 from tipchain.explain.locate.trace import NotHeld, Store, TracedValue
 from tipchain.explain.locate.verdicts import FINE
 from tipchain.explain.preflight.construction import alike, check_layers, every_path, name_of, place_of
 from tipchain.explain.preflight.paired import PairedLayers
 from tipchain.facts.layers import is_activation
-from tipchain.framework_types import Array, Model, Tensor
+from tipchain.framework_types import Array, Model
 from tipchain.frameworks.live_models import Sides
 from tipchain.numbers.tolerance import ROUGH
 from tipchain.weights.sides import join
@@ -319,13 +319,9 @@ class _Trial:
         """Return a layer's results forward, with gradients, and after a training, until it fails."""
         side, one = self.sides[number], (call.reference, call.port)[number]
         training = training and self.trained[number].get(one.path, True)
-        layer = side.copied((pair.reference, pair.port)[number], double=True, training=training)
-        then: list[Callable[[Tensor], Tensor]] = [
-            getattr(side.functional, step.name)
-            if step.function
-            else side.copied(self.layers[number][step.name], double=True, training=training)
-            for step in call.then[number]
-        ]
+        copied = partial(side.copied, double=True, training=training)
+        layer = copied((pair.reference, pair.port)[number])
+        then = steps_after(side, call.then[number], lambda path: copied(self.layers[number][path]))
         run, found = partial(rerun_layer, side, layer, one, given, double=True, seed=self.seed, then=then), []
         with suppress(NotReplayed):
             found.append(run())
