@@ -177,18 +177,6 @@ class Cause:
     fix: str
     name: str = ""
 
-    def told(self, path: str, evidence: str, explained: float | None = None) -> Diagnosis:
-        """Return it as the cause of an error of a layer, or of one of `PIECES`."""
-        return Diagnosis(
-            code=self.code,
-            name=self.name,
-            port_path=path,
-            message=self.message,
-            evidence=evidence,
-            explained=explained,
-            fix=self.fix,
-        )
-
 
 def shown_path(path: str) -> str:
     """Return the name of a port's layer in messages."""

@@ -80,9 +80,7 @@ class FrameworkSide:
         with self.framework.double_precision(), wide:
             yield
 
-    def takes_gradient(self, tensor: Tensor) -> bool:
-        """Tell whether a tensor takes a gradient."""
-        return takes_gradient(tensor)
+    takes_gradient = staticmethod(takes_gradient)
 
     def on_gradient(self, tensor: Tensor, take: Callable[[Tensor], object]) -> None:
         """Hand the tensor's gradient to ``take`` once it is known, if it will have one: torch's hooks also get None."""
@@ -331,9 +329,10 @@ class PaddleSide(FrameworkSide):
         parameter._register_backward_hook(hand)  # noqa: SLF001
         return held.clear
 
-    def products(self, outputs: Sequence[object], cotangents: Sequence[object]) -> None:
+    def products(self, outputs: Sequence[Tensor], cotangents: Sequence[Tensor]) -> None:
         """Run ``paddle.autograd.backward``."""
-        self.paddle.autograd.backward(list(outputs), list(cotangents))
+        given = [one.astype(end.dtype) for end, one in zip(outputs, cotangents, strict=True)]
+        self.paddle.autograd.backward(list(outputs), given)
 
 
 LiveSide = TorchSide | PaddleSide

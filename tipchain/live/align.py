@@ -217,7 +217,7 @@ def _report(asked: LiveRequest, results: LiveResults) -> AlignmentReport:
     return replace(
         report,
         stages={name: report.stages[name] for name in STAGES if name in report.stages},
-        first_divergence=results.first or first_constructed(report.findings, asked.sides, asked.models),
+        first_divergence=results.first or first_constructed(asked, report.findings),
         diagnoses=place_pieces(place_layers(told, asked.sides, asked.models), asked.pieces),
         versions={"python": platform.python_version(), "tipchain": __version__, **installed_versions()},
         command=asked.call,

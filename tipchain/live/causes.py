@@ -14,12 +14,10 @@ from tipchain.explain.findings import CONSTRUCTED, PIECES, Diagnosis, Finding, s
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.other_runs import explain_draws, unlike_draws
 from tipchain.explain.locate.trace import Store
-from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
+from tipchain.explain.locate.verdicts import LayerVerdict
 from tipchain.explain.preflight.construction import every_path
 from tipchain.explain.preflight.parameters import NOT_COPIED
 from tipchain.facts.layers import KINDS
-from tipchain.framework_types import Model
-from tipchain.frameworks.live_models import Sides
 from tipchain.live.places import QUOTED
 from tipchain.live.report import AlignmentReport
 from tipchain.live.request import LiveRequest
@@ -47,7 +45,8 @@ def explain(asked: LiveRequest, results: LiveResults, located: Located | None, s
         if draws and results.report.stages["forward"] is Outcome.FAIL:
             unlike = unlike_draws(located, asked.models)
             alone = [one for one in unlike if None in (one.reference, one.port)]
-            rates = [one for one in unlike if one.has_other_rate]
+            both = [(one, one.reference, one.port) for one in unlike]
+            rates = [one for one, ours, theirs in both if ours and theirs and not ours.is_as_frequent(theirs)]
             drawn = explain_draws(located, rates if asked.training else alone, training=asked.training)
         verdicts = [] if located.elsewhere is None else [located.elsewhere]
         verdicts += [one for one in results.report.layers if one not in results.of_runs]
@@ -60,7 +59,7 @@ def explain(asked: LiveRequest, results: LiveResults, located: Located | None, s
         if asked.training:
             known = [one for one in known if one.port_path not in {draw.port_path for draw in drawn}]
         results.report.diagnoses[:] = [*drawn, *known, *results.report.diagnoses]
-        results.first = placed(results.first, places, located, asked.models)
+        results.first = placed(asked, results.first, places, located)
         if not results.passed("forward"):
             results.report.diagnoses[:0] = missing_layers(asked, located)
     results.report.diagnoses[:] = with_construction(results.report.diagnoses, results.report.findings)
@@ -167,19 +166,19 @@ def _wrong_inside(path: str, located: Located, verdicts: Sequence[LayerVerdict])
 
 
 def placed(
-    verdict: LayerVerdict | None, places: Mapping[str, str], located: Located, models: tuple[Model, Model]
+    asked: LiveRequest, verdict: LayerVerdict | None, places: Mapping[str, str], located: Located
 ) -> LayerVerdict | None:
     """Return a verdict where its cause says that the code stands; as it is where no cause says so."""
     path = None if verdict is None else places.get(verdict.port_path)
     if verdict is None or path is None or path == verdict.port_path:
         return verdict
-    ours, (reference, port) = _counterpart(path, verdict, located), models
+    there = asked.fault(_counterpart(path, verdict, located), path, verdict.reason)
     return replace(
         verdict,
         port_path=path,
-        port_type=type(dict(port.named_sublayers(include_self=True)).get(path)).__name__,
-        reference_path=ours,
-        reference_type=type(dict(reference.named_modules()).get(ours)).__name__,
+        port_type=there.port_type,
+        reference_path=there.reference_path,
+        reference_type=there.reference_type,
     )
 
 
@@ -204,8 +203,12 @@ def _is_same(one: Diagnosis, other: Diagnosis) -> bool:
     """Tell whether two layers have one cause: said in the same words of each, and with the same fix."""
     if not (one.is_known and other.is_known) or (one.code, one.name) != (other.code, other.name):
         return False
-    texts = [(said_alike(each.message, each.port_path), said_alike(each.fix, each.port_path)) for each in (one, other)]
-    return texts[0] == texts[1]
+    return _said(one) == _said(other)
+
+
+def _said(one: Diagnosis | Finding) -> tuple[str, str]:
+    """Return what is said of a layer, which is the same of another one that has it."""
+    return said_alike(one.message, one.port_path), said_alike(one.fix, one.port_path)
 
 
 def _joined(found: list[Diagnosis], cause: Diagnosis, path: str) -> Diagnosis:
@@ -257,8 +260,7 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding
     ]
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for one in serious:
-        said = said_alike(one.message, one.port_path), said_alike(one.fix, one.port_path)
-        groups.setdefault((one.code, one.kind, one.reference, one.port, *said), []).append(one)
+        groups.setdefault((one.code, one.kind, one.reference, one.port, *_said(one)), []).append(one)
     more = [
         replace(of_finding(ones[0]), paths=tuple(one.port_path for one in ones) if len(ones) > 1 else ())
         for ones in groups.values()
@@ -290,22 +292,13 @@ def grave(findings: Sequence[Finding]) -> list[Finding]:
     return [one for one in findings if not one.harmless]
 
 
-def first_constructed(findings: Sequence[Finding], sides: Sides, models: tuple[object, object]) -> LayerVerdict | None:
+def first_constructed(asked: LiveRequest, findings: Sequence[Finding]) -> LayerVerdict | None:
     """Return the first layer that is built otherwise, as a verdict; None where none is."""
     layers_own = ("argument", "parameter", "flag")
     found = next((one for one in grave(findings) if one.kind in layers_own and one.code != NOT_COPIED), None)
     if found is None:
         return None
-    layers, port_layers = (dict(side.layers(model)) for side, model in zip(sides, models, strict=True))
-    return LayerVerdict(
-        reference_path=found.reference_path,
-        port_path=found.port_path,
-        reference_type=type(layers.get(found.reference_path)).__name__,
-        port_type=type(port_layers.get(found.port_path)).__name__,
-        direction="construction",
-        closeness=Closeness.DIFFERS,
-        reason=found.message,
-    )
+    return replace(asked.fault(found.reference_path, found.port_path, found.message), direction="construction")
 
 
 def kind_of(finding: Finding) -> str:

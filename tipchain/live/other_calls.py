@@ -206,7 +206,7 @@ def _judge_with(asked: LiveRequest, results: LiveResults, inputs: ModelInputs, *
         )
         return
     _locate_again(asked, results, inputs, how, training=False)
-    ours, theirs = ([list(shape) for shape in one] for one in alone.shapes)
+    ours, theirs = ([list(each.shape) for each in one] for one in alone.made)
     if alike and ours != theirs and results.agrees:
         _fail_model(asked, results, f"{how}: its outputs have other shapes: expected {ours}, actual {theirs}")
 
@@ -224,7 +224,7 @@ def _locate_again(
 ) -> None:
     """Find the layer that does something else in another mode, with other inputs, or in float32, and why."""
     with closing(Store()) as store, in_mode(asked.sides, asked.models, training=training):
-        locator = asked.locator(store, results.pace, training=training, single=single)
+        locator = asked.locator(store, results.pace, training=training, backward=False, single=single)
         found = locator.locate(*asked.models, inputs, names=asked.names)
         outcome, reason = judge(found, [*found.verdicts], "forward")
         unlike = unlike_draws(found, asked.models)
@@ -237,7 +237,7 @@ def _locate_again(
         causes, places = explain_draws(found, unlike, training=training), dict[str, str]()
         if asked.causes and not causes:
             causes, places = explain_layers(asked, found, wrong, (), store, results.pace)
-        first = placed(found.first, places, found, asked.models)
+        first = placed(asked, found.first, places, found)
         told = [first if one is found.first and first is not None else one for one in wrong]
         results.end("forward", outcome, f"{how}: {reason}")
         results.take_run(told, causes, how)
@@ -256,10 +256,10 @@ def _judge_unlike(
     """Judge random numbers that cannot be made equal: those of other distributions fail."""
     if located.comparable:
         return False
-    verdicts = judge_draws(unlike, asked.models)
+    verdicts = judge_draws(unlike, asked.fault)
     if not verdicts and untold(located, "forward", some_left=True):
         shown = distributed_otherwise(asked.sides, asked.models, inputs, asked.seed, results.pace, training=training)
-        verdicts = judge_draws(unlike, asked.models, shown) if shown else []
+        verdicts = judge_draws(unlike, asked.fault, shown) if shown else []
         if shown and not verdicts:
             _fail_model(asked, results, f"{how}: {shown}")
             return True

@@ -14,7 +14,7 @@ from tipchain.explain.causes.schedules import check_schedulers
 from tipchain.explain.findings import PieceCheck
 from tipchain.explain.locate.locate import Located, bytes_of
 from tipchain.explain.locate.matching import LayerPair
-from tipchain.explain.locate.runs import as_float
+from tipchain.explain.locate.rerun import as_float
 from tipchain.explain.locate.trace import put_back
 from tipchain.frameworks.randomness import Draws
 from tipchain.live.layers import without_double

@@ -17,7 +17,7 @@ from tipchain.errors import Outcome
 from tipchain.explain.causes.data import check_data
 from tipchain.explain.causes.data_sources import call_with_raw, is_numbers, same_array
 from tipchain.explain.causes.losses import open_fields
-from tipchain.explain.causes.statements import CodeRun, Edit, TwoRuns, explain_parting, shown_apart
+from tipchain.explain.causes.statements import CodeRun, Edit, explain_parting, shown_apart
 from tipchain.explain.causes.walk import glimpse
 from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck
 from tipchain.explain.locate.differences import distance, rms
@@ -251,7 +251,7 @@ def _after_in_code(
                 programs = CodeRun(sides), CodeRun(sides)
                 for program, deployed, put in zip(programs, both, (None, outputs), strict=True):
                     run(program, deployed, put)
-                cause = explain_parting(TwoRuns(programs=programs, ends=ends, again=again), PREDICT, shown)
+                cause = explain_parting(programs, ends, again, PREDICT, shown)
             yield cause or _of_code(both, shown, "compare what both do after the model")
             break
 

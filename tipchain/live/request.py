@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tipchain.core.blame import one_line
 from tipchain.core.progress import Pace
 from tipchain.errors import UsageError
 from tipchain.explain.causes.optimizer_builders import Clips, build_both, build_torch_schedule
+from tipchain.explain.locate.differences import relative
 from tipchain.explain.locate.locate import Locator
-from tipchain.explain.locate.other_runs import Called, Refusal, call_both
-from tipchain.explain.locate.runs import ModelInputs
-from tipchain.explain.locate.trace import Store
+from tipchain.explain.locate.other_runs import Called, Refusal, call_seeded, is_fault, raising
+from tipchain.explain.locate.runs import ModelInputs, buffers_of, changed_buffers
+from tipchain.explain.locate.trace import Store, take_out
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.explain.preflight.optimizers import level_epsilons
-from tipchain.framework_types import Function, Loader, Loss, Model, Nested, Optimizer, Options, Schedule
+from tipchain.framework_types import Array, Function, Loader, Loss, Model, Nested, Optimizer, Options, Schedule
 from tipchain.frameworks.live_models import Sides, name_alike
+from tipchain.frameworks.randomness import Draws
 from tipchain.live.arguments import check_outputs, check_pair
 
 Builders = tuple[Function, Function]
@@ -171,26 +174,39 @@ class LiveRequest:
         told += [f"{name}={getattr(self, name)}" for name in ("iterations", "training", "seed")]
         return f"tipchain.align(reference, port, inputs, {', '.join(told)})"
 
-    def locator(
-        self, store: Store, pace: Pace, *, training: bool, backward: bool = False, single: bool = False
-    ) -> Locator:
+    def locator(self, store: Store, pace: Pace, **how: bool) -> Locator:
         """Return what runs both models and compares their layers."""
-        return Locator(
-            self.sides,
-            store,
-            seed=self.seed,
-            training=training,
-            backward=backward,
-            pace=pace,
-            equal_nan=self.equal_nan,
-            single=single,
-        )
+        return Locator(self.sides, store, seed=self.seed, pace=pace, equal_nan=self.equal_nan, **how)
 
     def call_both(
         self, inputs: ModelInputs, *, training: bool, double: bool, before: ModelInputs | None = None
     ) -> Called | Refusal:
-        """Call copies of both models; see `tipchain.explain.locate.other_runs.call_both`."""
-        return call_both(self.sides, self.models, inputs, self.seed, training=training, double=double, before=before)
+        """Call copies of both models in a mode, with equal random numbers, without gradients; with other inputs ``before`` that."""
+        outputs: list[list[Array]] = []
+        drawn: list[Draws] = []
+        moved = False
+        for number, (side, model) in enumerate(zip(self.sides, self.models, strict=True)):
+            made = model
+            draws = Draws(self.seed, follows=drawn[0] if drawn else None)
+            drawn.append(draws)
+            try:
+                made = side.copied(model, double=double, training=training)
+                held = buffers_of(side, made)
+                output = call_seeded(side, made, inputs, draws, seed=self.seed, double=double, before=before)
+                _, tensors, _ = take_out(output, side.is_tensor)
+            except Exception as error:  # noqa: BLE001  (a model may refuse the mode or the inputs: labels it lacks, a batch of one)
+                told, fault = one_line(error), bool(number) and is_fault(error, side, made)
+                path = raising(error, side, made) if fault else ""
+                return Refusal(
+                    by_port=bool(number), told=told, fault=fault, path=path, made=outputs[0] if number else ()
+                )
+            outputs.append([side.array(one) for one in tensors])
+            moved = moved or bool(changed_buffers(held, buffers_of(side, made)))
+        ours, theirs = outputs
+        apart = None
+        if drawn[1].in_order() and ours and [one.shape for one in ours] == [one.shape for one in theirs]:
+            apart = max(relative(one, other) for one, other in zip(ours, theirs, strict=True))
+        return Called(draws=(drawn[0], drawn[1]), made=(ours, theirs), apart=apart, changed=moved)
 
     def fault(self, reference_path: str, port_path: str, reason: str, own: float | None = None) -> LayerVerdict:
         """Return the verdict on a layer that is at fault in forward."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, reduce, wraps
 from typing import Any
@@ -17,6 +17,7 @@ from tipchain.explain.causes.optimizer_builders import clipping, slots_of
 from tipchain.explain.causes.schedules import stepper
 from tipchain.explain.locate.gradients import Laid, as_reference, laid_otherwise
 from tipchain.explain.locate.matching import LayerPair
+from tipchain.explain.locate.rerun import conditions
 from tipchain.explain.locate.runs import ARGS, LABELS, Precise, bind, call_model, labels_of, with_tensors
 from tipchain.explain.locate.trace import take_out
 from tipchain.framework_types import Array, Model, Nested, Optimizer, Schedule, Tensor
@@ -246,18 +247,19 @@ class Loop:
         laid = self.recipe.beside if self.number else {}
         return {what: as_reference(held, laid.get(what, {})) for what, held in found.items()}
 
-    def _context(self, number: int) -> ExitStack:
-        """Return the context of a step: float64, its own seed and random numbers, gradients recorded."""
-        recipe, stack = self.recipe, ExitStack()
-        stack.enter_context(self.side.precision(double=True, casts=recipe.steps is not None))
-        self.side.seed(recipe.asked.seed + number)
+    @contextmanager
+    def _context(self, number: int) -> Iterator[None]:
+        """Set the context of a step: float64, its own seed and random numbers, gradients recorded."""
+        recipe, side = self.recipe, self.side
         draws = recipe.draws.of_step(number, recipe.drawn.get(number) if self.number else None)
         if not self.number:
             recipe.drawn[number] = draws
-        stack.enter_context(self.side.randomness(draws))
-        stack.enter_context(self.side.recording(gradient=True))
-        stack.enter_context(self.side.framework.any_precision())
-        return stack
+        seed, casts = recipe.asked.seed + number, recipe.steps is not None
+        with (
+            conditions(side, double=True, seed=seed, draws=draws, gradient=True, casts=casts),
+            side.framework.any_precision(),
+        ):
+            yield
 
     def _gather(self, value: object, name: str, found: dict[str, dict[str, Array]], seen: set[int], depth: int) -> None:
         """Collect models, tensors and mappings of tensors that an object of the user's holds, or a function's closure."""

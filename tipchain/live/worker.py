@@ -224,7 +224,11 @@ def _work(asked: JsonObject, progress: Progress) -> int:
     if asked.get("certify"):
         if lacking:
             raise UsageError(next(iter(lacking.values())))
-        document = _certified(asked, given, progress)
+        from tipchain.live.certify import certify
+
+        models = given.pop("reference"), given.pop("port")
+        made = certify(*models, given.pop("inputs"), most=asked["certify"], progress=progress, **given)
+        document: JsonObject = {**made.to_document(), "text": made.text, "exit_code": int(made.exit_code)}
     else:
         document = {**_aligned(asked, given, progress, notes, lacking), "unfit": unfit}
     Path(asked["report"]).write_text(json.dumps(document, indent=1))
@@ -257,20 +261,12 @@ def _of_case(asked: JsonObject, names: NameMap | None) -> dict[str, Any]:
     return given if asked.get("certify") else given | feed_case(*case, **chosen, only=stages)
 
 
-def _certified(asked: JsonObject, given: dict[str, Any], progress: Progress) -> JsonObject:
-    from tipchain.live.certify import certify
-
-    models = given.pop("reference"), given.pop("port")
-    found = certify(*models, given.pop("inputs"), most=asked["certify"], progress=progress, **given)
-    return {**found.to_document(), "text": found.text, "exit_code": int(found.exit_code)}
-
-
 def _aligned(
     asked: JsonObject, given: dict[str, Any], progress: Progress, notes: list[str], lacking: dict[str, str]
 ) -> JsonObject:
     """Return the report; stages whose data could not be made are errors."""
-    from tipchain.live.acceptance import put_right
     from tipchain.live.align import align
+    from tipchain.live.construction import put_right
     from tipchain.live.places import place_pieces
     from tipchain.live.sources import builders_of
 

@@ -24,7 +24,7 @@ from tipchain.explain.causes.data_sources import (
     same_array,
     same_sample,
 )
-from tipchain.explain.causes.statements import CodeRun, Edit, TwoRuns, explain_parting, kind_of, shown_apart
+from tipchain.explain.causes.statements import CodeRun, Edit, explain_parting, kind_of, shown_apart
 from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run
 from tipchain.framework_types import Array
 from tipchain.frameworks.live_models import LiveSide
@@ -138,7 +138,7 @@ def _explain_in_code(pair: SamplePair, at: int, names: tuple[str, str], where: s
     if ours is None or theirs is None:
         return None
     programs, ends = (ours[0], theirs[0]), (ours[1], theirs[1])
-    return explain_parting(TwoRuns(programs=programs, ends=ends, again=again), pair.path, where)
+    return explain_parting(programs, ends, again, pair.path, where)
 
 
 def check_data(

@@ -53,8 +53,6 @@ ASIDE = frozenset(
 """Settings of the place where a result is kept, not of its value."""
 MOST_RESULTS = 4
 """Results of one call whose orders are tried."""
-FEW = 8
-"""Numbers of a tensor that are shown one by one at most."""
 SIZES = frozenset({"view", "reshape", "permute", "repeat", "expand", "flip", "tile"})
 """Torch's methods that take a list of numbers one by one."""
 BY = {
@@ -102,9 +100,6 @@ def alike(partings: Sequence[Parting]) -> list[list[Parting]]:
 
 def _counted(message: str, group: Sequence[object]) -> str:
     return f"{message}, in {len(group)} calls" if len(group) > 1 else message
-
-
-# Tensors that no call makes.
 
 
 # Arguments of a call that are no tensors.
@@ -711,7 +706,7 @@ def cut_gradients(piece: Piece, ops: Sequence[Op], outputs: Sequence[Array]) -> 
             message=_counted(message, several),
             fix=f"don't cut the gradient at {at}: `{several[0].line}`",
         )
-    if {"detach", "stop_gradient", "set_grad_enabled", "no_grad"} & set(piece.truth.record.names):
+    if {"detach", "stop_gradient", "set_grad_enabled", "no_grad"} & set(piece.record.names):
         yield from _detached_outputs(piece, outputs)
         yield from _missing_detaches(piece, ops)
     if len(cut) > 1:
@@ -729,7 +724,7 @@ def _detached_outputs(piece: Piece, outputs: Sequence[Array]) -> Iterator[Hypoth
     cut = [
         number
         for number, one in enumerate(outputs)
-        if any(sketch.close(Sketch(one), SAME_SINGLE) for sketch in piece.truth.record.detached)
+        if any(sketch.close(Sketch(one), SAME_SINGLE) for sketch in piece.record.detached)
     ]
     if cut and len(cut) < len(outputs):
         ends = dict(piece.ends or ())
@@ -775,7 +770,7 @@ def _missing_detaches(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
                 fix=f"detach {where}: `{op.line}`",
             )
             found.append((op.args[number], detached))
-    wanted = piece.truth.record.detached
+    wanted = piece.record.detached
     first = {
         id(one): any(sketch.close(Sketch(numpy_of(one)), SAME_SINGLE) for sketch in wanted)
         for one, _ in (found if wanted else ())

@@ -17,7 +17,10 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
+
 from tipchain.explain.findings import SourceLine
+from tipchain.explain.locate.matching import best_pairs
 from tipchain.facts.functions import ALIASES, NAMES, OF_TORCH
 from tipchain.facts.layers import KINDS
 from tipchain.framework_types import Model, Nested
@@ -385,25 +388,14 @@ def _inside(node: ast.stmt) -> Iterator[ast.stmt]:
 @cache
 def _aligned(mine: tuple[str, ...], others: tuple[str, ...]) -> list[int | None]:
     """Return which text of the others stands opposite each of one's own, so that all together are most alike."""
-    best = [[0.0] * (len(others) + 1) for _ in range(len(mine) + 1)]
-    gains = [[0.0] * len(others) for _ in mine]
+    gains = np.zeros((len(mine), len(others)))
     for row, one in enumerate(mine):
         for column, other in enumerate(others):
             share = 1.0 if one == other else SequenceMatcher(None, one, other, autojunk=False).ratio()
-            gains[row][column] = max(share - LEAST_ALIKE, 0.0)
-            both = best[row][column] + gains[row][column]
-            best[row + 1][column + 1] = max(best[row][column + 1], best[row + 1][column], both)
+            gains[row, column] = max(share - LEAST_ALIKE, 0.0)
     found: list[int | None] = [None] * len(mine)
-    row, column = len(mine), len(others)
-    while row and column:
-        gain = gains[row - 1][column - 1]
-        if gain and best[row][column] == best[row - 1][column - 1] + gain:
-            row, column = row - 1, column - 1
-            found[row] = column
-        elif best[row][column] == best[row - 1][column]:
-            row -= 1
-        else:
-            column -= 1
+    for row, column in best_pairs(gains[::-1, ::-1]):  # of equal ones the last
+        found[len(mine) - 1 - row] = len(others) - 1 - column
     # Between two that are paired as many on both sides are each other's, however they read.
     ends = [-1, *(at for at, one in enumerate(found) if one is not None), len(mine)]
     for start, end in pairwise(ends):

@@ -18,7 +18,8 @@ from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.search import diagnose_loss
 from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.differences import arrange, distance, rms
-from tipchain.explain.locate.runs import as_float, in_double
+from tipchain.explain.locate.rerun import from_one, rerun
+from tipchain.explain.locate.runs import in_double, with_tensors
 from tipchain.explain.locate.trace import Call, Hole, is_array, put_back, take_out
 from tipchain.explain.locate.verdicts import Closeness, Measured, classify
 from tipchain.framework_types import Array, Loss, Nested, Tensor
@@ -266,29 +267,33 @@ def evaluate(
         loss = in_double(side, loss)
     elif hasattr(loss, "state_dict") and hasattr(loss, "parameters"):
         loss = side.copied(loss, double=False)
-    side.seed(seed)
-    with side.precision(double=double), side.randomness(Draws(seed)), side.recording(gradient=True):
-        leaves = [side.tensor(as_float(np.asarray(one), double=double), gradient=True) for one in outputs]
-        # A loss may write to what it is given, which a leaf does not allow.
-        given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
-        shape, targets, _ = take_out(labels, is_array)
-        tensors = [side.tensor(as_float(one, double=double), gradient=False) for one in targets]
-        value = loss(open_fields(put_back(structure, given)), open_fields(put_back(shape, tensors)))
+
+    def called(output: Nested) -> Tensor:
+        value = loss(open_fields(output), open_fields(with_tensors(side, labels, double=double)))
         if not side.is_tensor(value):
             raise UsageError(f"the {side.name} loss returned a {type(value).__name__}, expected a scalar tensor")
         if int(np.prod(tuple(value.shape))) != 1:
             raise NotScalarError(
                 f"the {side.name} loss has shape {list(value.shape)}, expected a scalar: is reduction 'none'?"
             )
-        if side.takes_gradient(value):
-            value.sum().backward()
-        gradients = tuple(
-            np.zeros(np.shape(array))
-            if not side.takes_gradient(leaf) or leaf.grad is None
-            else side.array(leaf.grad).astype(np.float64)
-            for leaf, array in zip(leaves, outputs, strict=True)
-        )
-        return Evaluated(value=float(side.array(value).reshape(())), gradients=gradients)
+        return value
+
+    made = rerun(
+        side,
+        called,
+        ((structure,), {}),
+        [np.asarray(one) for one in outputs],
+        from_one,
+        double=double,
+        seed=seed,
+        draws=Draws(seed),
+        of_inputs=True,
+    )
+    gradients = tuple(
+        np.zeros(np.shape(array)) if one is None else one.astype(np.float64)
+        for one, array in zip(made.inputs, outputs, strict=True)
+    )
+    return Evaluated(value=float(made.outputs[0].reshape(())), gradients=gradients)
 
 
 def open_fields(structure: object) -> object:

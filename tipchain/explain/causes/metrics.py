@@ -12,7 +12,7 @@ import numpy as np
 
 from tipchain.core.blame import one_line, placed
 from tipchain.errors import Outcome, UsageError
-from tipchain.explain.causes.statements import CodeRun, Edit, TwoRuns, explain_parting
+from tipchain.explain.causes.statements import CodeRun, Edit, explain_parting
 from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.trace import is_array, put_back, take_out
 from tipchain.framework_types import Array, Metric, Nested
@@ -329,8 +329,7 @@ def _why(case: MetricPair, at: int, name: str, other: str) -> Diagnosis:
     def again(edit: Edit) -> Array:
         return np.array(CodeRun((port_meter.side,), edit).run(partial(port_meter.fresh().values, batches))[other])
 
-    runs = TwoRuns(programs=programs, ends=(np.array(ours), np.array(theirs)), again=again)
-    cause = explain_parting(runs, METRIC, shown)
+    cause = explain_parting(programs, (np.array(ours), np.array(theirs)), again, METRIC, shown)
     if cause is not None:
         return replace(cause, evidence=f"{cause.evidence}; {evidence}")
     fix = f"let {places[1]} count as {places[0]} does"

@@ -11,19 +11,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf, sqrt
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.explain.causes.lines import Frames, callers, innermost
-from tipchain.explain.causes.program import LAYER, Act, Op, Recorder, Tap, numpy_of, signature_of
+from tipchain.explain.causes.lines import callers
+from tipchain.explain.causes.program import LAYER, Act, CodeCall, Op, Recorder, Tap
 from tipchain.explain.findings import shown_path
 from tipchain.explain.locate.differences import Sketch, arrange, distance, relative_arranged, rms
 from tipchain.explain.locate.gradients import Laid, as_reference, laid_otherwise, values_of
-from tipchain.explain.locate.replay import drawn_again
-from tipchain.explain.locate.runs import as_float
-from tipchain.explain.locate.trace import Call, put_back, take_out
+from tipchain.explain.locate.rerun import Rerun, conditions, drawn_again, rerun
+from tipchain.explain.locate.trace import Call, take_out
 from tipchain.facts.functions import OF_TORCH
 from tipchain.framework_types import Array, Function, Model, Nested, Options, Tensor
 from tipchain.frameworks.live_models import Sides
@@ -40,38 +39,20 @@ KEPT = 1 << 23
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ReferenceCall:
+class ReferenceCall(CodeCall):
     """One call that the reference's own code made.
 
     Attributes:
-        number: its number, from 0.
-        name: what the port's calls of this function are named; `LAYER` where a module was called.
         said: what torch calls it; a module's path.
         settings: its arguments that are no tensors, by name, or by number where torch does not tell names.
         given: numbers of the values that it was given.
-        named: those of them that have a name, by it.
         made: numbers of the values that it returned.
-        frames: the statements of the user's code that led to the call, innermost first.
     """
 
-    number: int
-    name: str
     said: str
     settings: Options
     given: tuple[int, ...]
     made: tuple[int, ...]
-    frames: Frames
-    named: Mapping[str, int]
-
-    @property
-    def place(self) -> str:
-        """``file:line`` of the innermost statement."""
-        return innermost(self.frames).place
-
-    @property
-    def line(self) -> str:
-        """The innermost statement's line."""
-        return innermost(self.frames).line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -88,7 +69,7 @@ class RecordedTensor:
 
 
 class CallRecord:
-    """A record of the calls that torch code makes; made by `over`.
+    """A record of the calls that torch code makes; made within `over`.
 
     Attributes:
         names: the functions that were called, torch's names.
@@ -97,7 +78,9 @@ class CallRecord:
         detached: of those whose gradient the code's own calls stop.
     """
 
-    def __init__(self, torch: ModuleType) -> None:
+    def __init__(self) -> None:
+        import torch
+
         self.torch = torch
         self.names: list[str] = []
         self.steps: list[ReferenceCall] = []
@@ -109,18 +92,16 @@ class CallRecord:
         self._depth = 0
         self._live = True
 
-    @classmethod
     @contextmanager
-    def over(cls, inner: Mapping[str, Model]) -> Iterator[CallRecord]:
+    def over(self, inner: Mapping[str, Model]) -> Iterator[None]:
         """Watch everything that torch is called for while the context is open.
 
         Args:
             inner: modules by path that are one step each: their own calls are none.
         """
-        import torch
         from torch.overrides import TorchFunctionMode
 
-        watch = cls(torch)
+        watch = self
 
         class CallWatch(TorchFunctionMode):  # type: ignore[misc]
             """Hands each call on, and tells the watch about it."""
@@ -140,7 +121,9 @@ class CallRecord:
                 back = partial(watch.back, path)
                 stack.callback(module.register_forward_hook(back, with_kwargs=True, always_call=True).remove)
             stack.enter_context(CallWatch())
-            yield watch
+            yield
+        self._alive.clear()
+        self._numbers.clear()
 
     def deeper(self, _: object, args: tuple[Nested, ...], kwargs: Options) -> None:
         """Note that a module runs that is one step."""
@@ -154,12 +137,6 @@ class CallRecord:
             self._live = False
             self._note(LAYER, path, kwargs, (args, kwargs), take_out(output, self.torch.is_tensor)[1])
             self._live = True
-
-    def end(self) -> None:
-        """Take no further calls."""
-        self._live = False
-        self._alive.clear()
-        self._numbers.clear()
 
     def enter(self, function: Function, args: tuple[Nested, ...], kwargs: Options) -> None:
         """Keep a call's new arguments before the call may write to them."""
@@ -198,7 +175,6 @@ class CallRecord:
         self, name: str, said: str, arguments: Options, given: tuple[Nested, Nested], tensors: Sequence[Tensor]
     ) -> None:
         settings = {key: one for key, one in arguments.items() if is_plain(one)}
-        named = {key: self._numbers[id(one)] for key, one in arguments.items() if id(one) in self._numbers}
         known = [self._numbers.get(id(one)) for one in take_out(given, self.torch.is_tensor)[1]]
         made = tuple(self._hold(one) for one in tensors)
         self.steps.append(
@@ -210,7 +186,6 @@ class CallRecord:
                 given=tuple(one for one in known if one is not None),
                 made=tuple(one for one in made if one >= 0),
                 frames=callers("torch"),
-                named=named,
             )
         )
 
@@ -256,32 +231,17 @@ def _name_of(function: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PieceOutcome:
-    """The results of a run of the port's piece.
+    """The results of a run of a piece, the port's or the reference's.
 
     Attributes:
         outputs: its float and integer tensors.
-        gradients: by name, of inputs and parameters; empty without backward.
-        ops: what was called, if that was asked for.
+        gradients: by the port's name, of inputs and parameters; empty without backward.
+        ops: what the port's called, if that was asked for.
     """
 
     outputs: tuple[Array, ...]
     gradients: Mapping[str, Array]
-    ops: tuple[Op, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Truth:
-    """The results of the reference's piece.
-
-    Attributes:
-        outputs: its outputs.
-        gradients: by the port's name.
-        record: the calls that its code made.
-    """
-
-    outputs: tuple[Array, ...]
-    gradients: Mapping[str, Array]
-    record: CallRecord
+    ops: tuple[Op, ...] = ()
 
 
 Edit = Callable[[list[Tensor]], list[Tensor]]
@@ -324,6 +284,8 @@ class Piece:
         reference_judged: the paths of these in the reference's.
         double: whether both run in float64; in float32 where code between layers does not run so.
         loss: whether it is a loss, whose value counts beside its gradients.
+        truth: what the reference's gives.
+        record: the calls that the reference's code makes.
     """
 
     sides: Sides
@@ -342,7 +304,8 @@ class Piece:
     double: bool = True
     loss: bool = False
     runs: int = 0
-    truth: Truth = field(init=False)
+    truth: PieceOutcome = field(init=False)
+    record: CallRecord = field(init=False)
     _tap: Tap | None = None
     _draws: Draws | None = None
     _cotangents: tuple[Array, ...] = ()
@@ -398,24 +361,6 @@ class Piece:
         return self.floats((op.args, dict(op.kwargs)))
 
     @contextmanager
-    def given(self, name: str, tensor: Tensor) -> Iterator[None]:
-        """Let the port's layer be called with one more argument for a while."""
-        original, names = self.port.forward, list(signature_of(self.port.forward))
-
-        def forward(*args: object, **kwargs: object) -> Nested:
-            place = names.index(name)
-            if place < len(args):
-                return original(*args[:place], tensor, *args[place + 1 :], **kwargs)
-            return original(*args, **{**kwargs, name: tensor})
-
-        held = vars(self.port).get("forward")
-        object.__setattr__(self.port, "forward", forward)
-        try:
-            yield
-        finally:
-            object.__delattr__(self.port, "forward") if held is None else object.__setattr__(self.port, "forward", held)
-
-    @contextmanager
     def open(self) -> Iterator[Piece]:
         """Run the reference's piece, then stand between the port's and Paddle's functions until the context ends."""
         with ExitStack() as stack, warnings.catch_warnings():
@@ -437,9 +382,8 @@ class Piece:
             self.truth = replace(self.truth, gradients={**kept, **idle})
             self._draws = drawn_again(self.theirs.call, self.seed)
             side: Any = self.sides.port
-            stack.enter_context(side.precision(double=self.double))
-            stack.enter_context(side.randomness(self._draws))
-            stack.enter_context(side.recording(gradient=self.backward))
+            set_ = conditions(side, double=self.double, seed=self.seed, draws=self._draws, gradient=self.backward)
+            stack.enter_context(set_)
             layers = dict(side.layers(self.port))
             self._statistics = tuple(
                 (one, one.numpy())
@@ -470,32 +414,52 @@ class Piece:
         assert self._tap is not None
         assert self._draws is not None
         self.runs += 1
-        side = self.sides.port
+        side, tap = self.sides.port, self._tap
         side.seed(self.seed)
         self._draws.rewind()
-        leaves = [side.tensor(as_float(one, double=self.double), gradient=self.backward) for one in self.theirs.inputs]
-        given = [one.clone() for one in leaves]  # a layer may write to what it is given
-        args, kwargs = put_back(self.theirs.call.arguments, given)
         known = () if within or not acts else self._known[: min(acts)]
         recorder = Recorder(acts=acts or {}, is_tensor=side.is_tensor, keep=keep, known=known)
-        self._tap.recorder = recorder
-        try:
-            result = self.port(*args, **kwargs)
-        finally:
-            self._tap.recorder = None
-            # Give BatchNorm back the running statistics that a run in train mode changed.
-            if any(one.training for _, one in self.sides.port.layers(self.port)):
-                for tensor, values in self._statistics:
-                    tensor.set_value(values)
-        drawn = self._draws is not None and bool(self._draws.made)
+
+        def called(*args: Nested, **kwargs: Nested) -> Nested:
+            tap.recorder = recorder
+            try:
+                result = self.port(*args, **kwargs)
+            finally:
+                tap.recorder = None
+                # Give BatchNorm back the running statistics that a run in train mode changed.
+                if any(one.training for _, one in side.layers(self.port)):
+                    for tensor, values in self._statistics:
+                        tensor.set_value(values)
+            outputs = self._ends(1, result)
+            return outputs if edit is None else edit(outputs)
+
+        made = self._rerun(1, called, None)
+        drawn = bool(self._draws.made)
         if keep and not (self.backward or recorder.writes or drawn):  # else calls must all be run each time
             self._known = tuple(op.result for op in recorder.ops)
-        outputs = self._ends(1, take_out(result, side.is_tensor)[1])
-        outputs = outputs if edit is None else edit(outputs)
-        return PieceOutcome(
-            outputs=tuple(numpy_of(one) for one in outputs),
-            gradients=self._gradients_of(1, self.port, outputs, leaves) if self.backward else {},
-            ops=tuple(recorder.ops),
+        gradients = as_reference(self._gradients(1, made), self._laid) if self.backward else {}
+        return PieceOutcome(outputs=_wide(made.outputs), gradients=gradients, ops=tuple(recorder.ops))
+
+    def _rerun(self, number: Literal[0, 1], called: Function, draws: Draws | None) -> Rerun:
+        """Run one side's piece, backward from the cotangents where gradients are compared."""
+        side, one = self.sides[number], (self.ours, self.theirs)[number]
+
+        def start(outputs: Sequence[Tensor]) -> list[Array | None]:
+            side.clear_gradients(one.layer)
+            pairs = zip(outputs, self._cotangents, strict=False)
+            axes = [(drawn, arrange(drawn, np.empty(tuple(output.shape)))) for output, drawn in pairs]
+            return [None if order is None else drawn.transpose(order) for drawn, order in axes]
+
+        return rerun(
+            side,
+            called,
+            one.call.arguments,
+            one.inputs,
+            start if self.backward else None,
+            double=self.double,
+            seed=self.seed,
+            draws=draws,
+            of_inputs=self.backward,
         )
 
     def error(self, outcome: PieceOutcome) -> float:
@@ -511,61 +475,42 @@ class Piece:
             return gradients if end <= self._forward else inf
         return sqrt(end**2 + gradients**2)
 
-    def _gradients_of(
-        self, number: int, layer: Model, outputs: Sequence[Tensor], leaves: Sequence[Tensor]
-    ) -> dict[str, Array]:
+    def _gradients(self, number: Literal[0, 1], made: Rerun) -> dict[str, Array]:
         """Return the gradients of one side's inputs, called as the port's are, and of its parameters."""
-        side = self.sides[number]
-        side.clear_gradients(layer)
-        parts = []
-        for one, drawn in zip(outputs, self._cotangents, strict=False):
-            if side.takes_gradient(one):
-                axes = arrange(drawn, np.empty(tuple(one.shape)))
-                if axes is not None:
-                    parts.append((one * side.tensor(drawn.transpose(axes), gradient=False)).sum())
-        if parts:
-            sum(parts[1:], parts[0]).backward()
-        given = {link[1]: leaves[link[number]] for link in self.links}
-        found = {
-            f"input {theirs}": side.array(leaf.grad)
-            for theirs, leaf in given.items()
-            if side.takes_gradient(leaf) and leaf.grad is not None
-        }
-        found |= side.parameter_gradients(layer) or {}
-        return as_reference(found, self._laid) if number else found
+        inputs = {f"input {link[1]}": made.inputs[link[number]] for link in self.links}
+        found = {name: one for name, one in inputs.items() if one is not None}
+        return found | (self.sides[number].parameter_gradients((self.reference, self.port)[number]) or {})
 
-    def _run_reference(self) -> Truth:
+    def _run_reference(self) -> PieceOutcome:
         side = self.sides.reference
-        side.seed(self.seed)
-        with ExitStack() as stack:
-            stack.enter_context(side.precision(double=self.double))
-            stack.enter_context(side.randomness(drawn_again(self.ours.call, self.seed)))
-            stack.enter_context(side.recording(gradient=self.backward))
-            leaves = [
-                side.tensor(as_float(one, double=self.double), gradient=self.backward) for one in self.ours.inputs
-            ]
-            given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
-            args, kwargs = put_back(self.ours.call.arguments, given)
-            inner = {path: one for path, one in side.layers(self.reference) if path and path in self.reference_judged}
-            watch = stack.enter_context(CallRecord.over(inner))
-            result = self.reference(*args, **kwargs)
-            watch.end()
-            outputs = self._ends(0, take_out(result, side.is_tensor)[1])
-            gradients: dict[str, Array] = {}
+        inner = {path: one for path, one in side.layers(self.reference) if path and path in self.reference_judged}
+        self.record = CallRecord()
+
+        def called(*args: Nested, **kwargs: Nested) -> Nested:
+            with self.record.over(inner):
+                outputs = self._ends(0, self.reference(*args, **kwargs))
             if self.backward:
                 generator = np.random.default_rng([self.seed, 5])
                 self._cotangents = tuple(generator.standard_normal(tuple(one.shape)) for one in outputs)
-                gradients = self._gradients_of(0, self.reference, outputs, leaves)
-                both = zip(self.sides, (self.reference, self.port), strict=True)
-                self._laid = laid_otherwise(*(values_of(*each) for each in both))
-        made = tuple(numpy_of(one) for one in outputs)
-        return Truth(outputs=made, gradients=gradients, record=watch)
+            return outputs
 
-    def _ends(self, number: int, outputs: list[Tensor]) -> list[Tensor]:
+        made = self._rerun(0, called, drawn_again(self.ours.call, self.seed))
+        gradients = self._gradients(0, made) if self.backward else {}
+        if self.backward:
+            both = zip(self.sides, (self.reference, self.port), strict=True)
+            self._laid = laid_otherwise(*(values_of(*each) for each in both))
+        return PieceOutcome(outputs=_wide(made.outputs), gradients=gradients)
+
+    def _ends(self, number: Literal[0, 1], result: Nested) -> list[Tensor]:
         """Return the outputs that both sides have, in one order."""
-        chosen = self.ends or ()
+        outputs, chosen = take_out(result, self.sides[number].is_tensor)[1], self.ends or ()
         fit = chosen and len(outputs) > max(each[number] for each in chosen)
         return [outputs[each[number]] for each in chosen] if fit else outputs
+
+
+def _wide(arrays: Sequence[Array]) -> tuple[Array, ...]:
+    """Return copies of arrays, floats in float64."""
+    return tuple(np.array(one, np.float64 if one.dtype.kind == "f" else one.dtype) for one in arrays)
 
 
 def _gradients_apart(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> float:

@@ -29,34 +29,18 @@ def signature_of(function: Nested) -> Mapping[str, inspect.Parameter]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Op:
-    """One call that the code of a layer made.
+class CodeCall:
+    """A call that the code of a layer made.
 
     Attributes:
         number: its number, from 0.
-        name: the function's name without a trailing underscore; `LAYER` where a layer was called.
-        args: its arguments, a layer's too.
-        kwargs: those given by name.
-        result: what it returned.
+        name: the function's name as Paddle has it, without a trailing underscore; `LAYER` where a layer was called.
         frames: the statements of the user's code that led to the call, innermost first.
-        layer: the layer that was called.
-        path: its path within the piece.
-        holder: the path within the piece of the layer whose own code made the call.
-        function: what was called.
-        written: the tensor that the call wrote to; its first argument is then a copy of what that was.
     """
 
     number: int
     name: str
-    args: tuple[Nested, ...]
-    kwargs: Options
-    result: Nested
     frames: Frames
-    layer: Model = None
-    path: str = ""
-    holder: str = ""
-    function: Nested = None
-    written: Tensor = None
 
     @property
     def place(self) -> str:
@@ -67,6 +51,31 @@ class Op:
     def line(self) -> str:
         """The innermost statement's line."""
         return innermost(self.frames).line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Op(CodeCall):
+    """One call that the port's code made.
+
+    Attributes:
+        args: its arguments, a layer's too.
+        kwargs: those given by name.
+        result: what it returned.
+        layer: the layer that was called.
+        path: its path within the piece.
+        holder: the path within the piece of the layer whose own code made the call.
+        function: what was called.
+        written: the tensor that the call wrote to; its first argument is then a copy of what that was.
+    """
+
+    args: tuple[Nested, ...]
+    kwargs: Options
+    result: Nested
+    layer: Model = None
+    path: str = ""
+    holder: str = ""
+    function: Nested = None
+    written: Tensor = None
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:

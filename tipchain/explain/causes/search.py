@@ -27,7 +27,7 @@ from tipchain.explain.locate.between_layers import enlarge, holds
 from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, common_path, hands_on
-from tipchain.explain.locate.trace import Call, Store, TracedValue
+from tipchain.explain.locate.trace import Store, TracedValue
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.facts.packed import spell_out
 from tipchain.framework_types import Model, Tensor
@@ -43,56 +43,51 @@ def pieces(
 ) -> Iterator[Piece]:
     """Yield the piece that a verdict is about, then those around it; none where the calls cannot be told."""
     for pair in _pairs(located, verdict):
-        yield _build(pair, located, verdict, sides, store, models, seed)
-
-
-def _build(
-    pair: CallPair,
-    located: Located,
-    verdict: LayerVerdict,
-    sides: Sides,
-    store: Store,
-    models: tuple[object, object],
-    seed: int,
-) -> Piece:
-    calls = pair.reference, pair.port
-    links = tuple(_links(pair.reference.inputs, pair.port.inputs, store))
-    expected = tuple(store.get(one.stored) for one in pair.reference.inputs)
-    by_number = {other: expected[number].transpose(axes) for number, other, axes in links}
-    actual = tuple(by_number.get(number, store.get(one.stored)) for number, one in enumerate(pair.port.inputs))
-    double = located.exact or not any(call.children for call in calls)
-    backward = verdict.direction == "backward"
-    then = ((), ()) if backward else pair.then  # parameters go by their names within the piece
-    ours, theirs = (
-        PieceSide(
-            path=_around(call.path, steps),
-            call=call,
-            layer=_followed(side, dict(side.layers(model)), call.path, steps, factors, double=double),
-            inputs=inputs,
+        calls = pair.reference, pair.port
+        links = tuple(_links(pair.reference.inputs, pair.port.inputs, store))
+        expected = tuple(store.get(one.stored) for one in pair.reference.inputs)
+        by_number = {other: expected[number].transpose(axes) for number, other, axes in links}
+        actual = tuple(by_number.get(number, store.get(one.stored)) for number, one in enumerate(pair.port.inputs))
+        double = located.exact or not any(call.children for call in calls)
+        backward = verdict.direction == "backward"
+        then = ((), ()) if backward else pair.then  # parameters go by their names within the piece
+        ours, theirs = (
+            PieceSide(
+                path=_around(call.path, steps),
+                call=call,
+                layer=_followed(side, dict(side.layers(model)), call.path, steps, factors, double=double),
+                inputs=inputs,
+            )
+            for side, model, call, inputs, steps, factors in zip(
+                sides, models, calls, (expected, actual), then, located.enlarged, strict=True
+            )
         )
-        for side, model, call, inputs, steps, factors in zip(
-            sides, models, calls, (expected, actual), then, located.enlarged, strict=True
+        faults = {one.port_path for one in located.verdicts if one.at_fault and one.direction == "forward"}
+        inside = [one for one in _inside(located.matching.pairs, pair) if not one[-1].whole]
+        right = [one for one in inside if one[-1].port.path not in faults]
+        judged = frozenset(path for path, *_ in right)
+        # A layer of the port's that stands for several of the reference's, such as one activation for all, has no partner.
+        others = defaultdict[str, set[str]](set)
+        for path, other, _ in inside:
+            others[path] |= {other} - {""}
+        returned = *located.reference.values, *located.port.values
+        idle = _idle(located, pair)
+        yield Piece(
+            sides=sides,
+            ours=ours,
+            theirs=theirs,
+            backward=backward,
+            seed=seed,
+            atomic=judged | _innermost(theirs.layer, sides.port),
+            judged=judged,
+            reference_judged=frozenset({*(other for _, other, _ in right), *idle.values()} - {""}),
+            cleared=_cleared(located, pair, store),
+            idle=idle,
+            partners={path: one.pop() for path, one in others.items() if len(one) == 1},
+            ends=tuple((link.ours, link.theirs) for link in Comparer(store, returned).outputs(pair)) or None,
+            links=tuple((number, other) for number, other, _ in links),
+            double=double,
         )
-    )
-    judged, reference_judged = _judged(located, pair)
-    returned = *located.reference.values, *located.port.values
-    idle = _idle(located, pair)
-    return Piece(
-        sides=sides,
-        ours=ours,
-        theirs=theirs,
-        backward=backward,
-        seed=seed,
-        atomic=judged | _innermost(theirs.layer, sides.port),
-        judged=judged,
-        reference_judged=reference_judged | set(idle.values()),
-        cleared=_cleared(located, pair, store),
-        idle=idle,
-        partners=_partners(located, pair),
-        ends=tuple((link.ours, link.theirs) for link in Comparer(store, returned).outputs(pair)) or None,
-        links=tuple((number, other) for number, other, _ in links),
-        double=double,
-    )
 
 
 def _around(path: str, steps: Sequence[LayoutStep]) -> str:
@@ -175,20 +170,11 @@ def _links(
             yield number, other, axes
 
 
-def _judged(located: Located, around: CallPair) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the layers inside a call that were judged by themselves and are not at fault: the port's, the reference's."""
-    faults = {one.port_path for one in located.verdicts if one.at_fault and one.direction == "forward"}
-    inside = [
-        pair
-        for pair in located.matching.pairs
-        if not pair.whole and _below(pair.port, around.port) and pair.port.path not in faults
-    ]
-    return (
-        frozenset(_within(pair.port, around.port) for pair in inside),
-        frozenset(
-            _within(pair.reference, around.reference) for pair in inside if _below(pair.reference, around.reference)
-        ),
-    )
+def _inside(pairs: Iterable[CallPair], around: CallPair) -> Iterator[tuple[str, str, CallPair]]:
+    """Yield the pairs inside another of the port's, with both paths within it; the reference's is empty where it is not inside."""
+    for one in pairs:
+        if path := below(one.port.path, around.port.path):
+            yield path, below(one.reference.path, around.reference.path) or "", one
 
 
 def _cleared(located: Located, around: CallPair, store: Store) -> frozenset[str]:
@@ -206,23 +192,9 @@ def _cleared(located: Located, around: CallPair, store: Store) -> frozenset[str]
         return made <= SAME_DOUBLE or (isfinite(given) and given > SAME_DOUBLE)
 
     inside: dict[str, bool] = {}
-    for one in located.matching.containers:
-        if _below(one.port, around.port):
-            path = _within(one.port, around.port)
-            inside[path] = inside.get(path, True) and right(one)
+    for path, _, one in _inside(located.matching.containers, around):
+        inside[path] = inside.get(path, True) and right(one)
     return frozenset(path for path, known in inside.items() if known)
-
-
-def _partners(located: Located, around: CallPair) -> dict[str, str]:
-    """Return the reference's path within a call by the port's, of the calls inside that belong together.
-
-    A layer of the port's that stands for several of the reference's, such as one activation for all, is left out.
-    """
-    found = defaultdict[str, set[str]](set)
-    for one in located.matching.pairs:
-        if not one.whole and _below(one.port, around.port) and _below(one.reference, around.reference):
-            found[_within(one.port, around.port)].add(_within(one.reference, around.reference))
-    return {path: others.pop() for path, others in found.items() if len(others) == 1}
 
 
 def _idle(located: Located, around: CallPair) -> dict[str, str]:
@@ -247,10 +219,6 @@ def _idle(located: Located, around: CallPair) -> dict[str, str]:
     return found
 
 
-def _below(call: Call, around: Call) -> bool:
-    return call.path != around.path and (not around.path or call.path.startswith(f"{around.path}."))
-
-
 def _innermost(layer: Model, side: LiveSide) -> frozenset[str]:
     """Return Paddle's own layers without layers inside, the piece itself too if it is one."""
     return frozenset(
@@ -262,10 +230,6 @@ def _is_paddles(layer: Model) -> bool:
     bases = [one for one in type(layer).__mro__ if one.__module__.startswith("paddle.nn.")]
     own = type(layer).forward.__module__.partition(".")[0] == "paddle"
     return own and any(one.__name__ != "Layer" for one in bases)
-
-
-def _within(call: Call, around: Call) -> str:
-    return call.path.removeprefix(f"{around.path}.") if around.path else call.path
 
 
 BLANK = re.compile(r"(?:: the reference has|:)? (?:``|\(``\))")
@@ -353,9 +317,17 @@ def _diagnose(
             if told:
                 return told
         if not trials.settled():
-            _try_like(piece, trials, models, like)
-        if not trials.settled():
-            _try(piece, trials, models)
+            # The causes of other layers of the same type are few among all that could be tried.
+            wanted = {said_alike(one.message, one.port_path) for one in like}
+            every = chain.from_iterable(_groups(piece, trials, models) if wanted else ())
+            trials.run(one for one in every if said_alike(f"{piece.shown}: {one.message}", piece.theirs.path) in wanted)
+            trials.reserve = ()
+        for group in () if trials.settled() else _groups(piece, trials, models):
+            trials.run(group)
+            if trials.settled():
+                break
+        else:
+            trials.run(trials.reserve)
         found = trials.found()
         if not found and trials.pace.over:
             return [unsearched(verdict)]
@@ -466,26 +438,9 @@ def unsearched(verdict: LayerVerdict) -> Diagnosis:
     return replace(left, message=f"{shown}: cause not searched: out of time")
 
 
-def _try_like(piece: Piece, trials: Trials, models: tuple[object, object], like: Sequence[Diagnosis]) -> None:
-    """Try the causes of other layers of the same type; they are few among all that could be tried."""
-    wanted = {said_alike(one.message, one.port_path) for one in like}
-    if wanted:
-        every = (one for group in _groups(piece, trials, models) for one in group)
-        trials.run(one for one in every if said_alike(f"{piece.shown}: {one.message}", piece.theirs.path) in wanted)
-    trials.reserve = ()
-
-
 def said_alike(message: str, path: str) -> str:
     """Return a message without the path that it is about: that of another layer of the same type says the same."""
     return re.sub(rf"(?<![\w.]){re.escape(path)}(?!\w)", "", message) if path else message
-
-
-def _try(piece: Piece, trials: Trials, models: tuple[object, object]) -> None:
-    for group in _groups(piece, trials, models):
-        trials.run(group)
-        if trials.settled():
-            return
-    trials.run(trials.reserve)
 
 
 def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterator[Iterable[Hypothesis]]:
@@ -530,7 +485,7 @@ def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
 def _source_of(one: Hypothesis, trials: Trials) -> tuple[Frame, Frame] | None:
     """Return the only statement that reads otherwise than the reference's, where that of the call reads like its own; else None."""
     frames = next((op.frames for op in trials.base.ops if op.number in one.acts), ())
-    codes = codes_of(frame for step in trials.piece.truth.record.steps for frame in step.frames)
+    codes = codes_of(frame for step in trials.piece.record.steps for frame in step.frames)
     if not frames or not reads_alike(frames[0], codes):
         return None
     mine = codes_of(frames)
@@ -541,34 +496,28 @@ def _fix(one: Hypothesis, piece: Piece) -> str:
     """Return the line to change, with the place of the layer's forward where no other is told."""
     if ".py:" in one.fix or piece.atomic & {""} or piece.loss or one.code == "buffer":
         return one.fix
-    place = forward_place(piece.port)
-    if not place:
+    kind = type(piece.port)
+    place = at_source(kind.forward).removeprefix(" at ")
+    if not place or kind.__module__.partition(".")[0] == "paddle":
         return one.fix
-    line = only_return(type(piece.port).forward) if one.edit is not None else None
+    line = only_return(kind.forward) if one.edit is not None else None
     if line is not None:
         return f"{one.fix} at {place.rpartition(':')[0]}:{line[0]}: `{line[1]}`"
     return f"{one.fix} (forward at {place})"
-
-
-def forward_place(layer: Model) -> str:
-    """Return ``file:line`` of the forward of a user's class; empty where it is Paddle's own or has no source."""
-    if type(layer).__module__.partition(".")[0] == "paddle":
-        return ""
-    return at_source(type(layer).forward).removeprefix(" at ")
 
 
 def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
     """Return both statements at which the programs part, for no edit mends the error."""
     best = trials.best()
     tried = f"{len(trials.trials)} edits were tried in {piece.runs} runs, {trials.failed} could not be run"
-    tried += only_in_one(trials.base.ops, piece.truth.record.steps, trials.walk) if piece.backward else ""
+    tried += only_in_one(trials.base.ops, piece.record.steps, trials.walk) if piece.backward else ""
     own = [f"{called(op)}{place_of(op, piece)}" for op in trials.base.ops if has_own_backward(op)]
     if piece.backward and own:
         tried += f"; its results agree, and {listed(own, TOLD)} has a backward of its own, which may be wrong"
     if best is not None and best.explained:
         tried += f"; the best ({best.hypothesis.message}) explains {best.explained:.1%}, less than {EXPLAINED:.0%}"
     share = None if best is None else best.explained
-    if verdict.nan or not trials.base.ops or not piece.truth.record.steps:
+    if verdict.nan or not trials.base.ops or not piece.record.steps:
         return _unknown(verdict, tried, share)
     shown = show(piece, trials.walk)
     return replace(shown, evidence=f"{verdict.reason}; {shown.evidence}; {tried}", explained=share)

@@ -474,37 +474,30 @@ class _Trail:
 # What is said of it: both statements with what they are given and make, and settings that mend the port's where they are the reference's.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TwoRuns:
-    """Runs of both sides that end in values that differ.
-
-    Attributes:
-        programs: the reference's and the port's.
-        ends: what each gives.
-        again: runs the port once more with an edit, and returns what it gives.
-    """
-
-    programs: tuple[CodeRun, CodeRun]
-    ends: tuple[Array, Array]
-    again: Callable[[Edit], Array]
-
-
 Settings = dict[str, tuple[object, object]]
 
 
-def explain_parting(runs: TwoRuns, path: str, where: str) -> Diagnosis | None:
+def explain_parting(
+    programs: tuple[CodeRun, CodeRun],
+    ends: tuple[Array, Array],
+    again: Callable[[Edit], Array] | None,
+    path: str,
+    where: str,
+) -> Diagnosis | None:
     """Show the statements with which two runs part, and the settings that mend the port's, which were tried.
 
     Args:
-        runs: both.
+        programs: the reference's and the port's run.
+        ends: what each gives: values that differ.
+        again: runs the port once more with an edit, and returns what it gives; None: it is not run again.
         path: what the diagnosis is about.
         where: what stands before the message: the sample.
     """
-    reference, port = runs.programs
+    reference, port = programs
     if reference.full or port.full or not (reference.steps or port.steps):
         return None
-    trails = [_Trail(one) for one in runs.programs]
-    mended = _mend(runs, *trails)
+    trails = [_Trail(one) for one in programs]
+    mended = None if again is None else _mend(ends, again, *trails)
     if mended is not None:
         step, other, whole, share = mended
         settings = dict(_parts(whole))
@@ -528,9 +521,9 @@ def explain_parting(runs: TwoRuns, path: str, where: str) -> Diagnosis | None:
     partings: list[Parting] = []
     for laid_alike in (False, True):  # an order of axes may be the code's own affair, or what differs
         others = [_Values(one, laid_alike=laid_alike) for one in (port, reference)]
-        found = [trail.first_apart(end, values) for trail, end, values in zip(trails, runs.ends, others, strict=True)]
+        found = [trail.first_apart(end, values) for trail, end, values in zip(trails, ends, others, strict=True)]
         partings = [one for one in found if one is not None]
-        if runs.ends[1].size == 1 or not others[1].have("", runs.ends[1]):
+        if ends[1].size == 1 or not others[1].have("", ends[1]):
             break
     if len(partings) < len(trails):
         return None
@@ -543,7 +536,7 @@ def explain_parting(runs: TwoRuns, path: str, where: str) -> Diagnosis | None:
     told = [_told(*each) for each in zip(trails, partings, made, made[::-1], strict=True)]
     (ours, _), (theirs, _) = partings
     return Diagnosis(
-        code=kind_of(*runs.ends),
+        code=kind_of(*ends),
         port_path=path,
         message=f"{where}: the port's {told[1]}; the reference's {told[0]}",
         evidence="both codes were recorded, statement by statement",
@@ -560,8 +553,7 @@ def explain_programs(
     ours, theirs = (program.like(end) for program, end in zip(programs, ends, strict=True))
     if ours is None or theirs is None:
         return None
-    # Nothing is run again: an edit that leaves the end as it was mends nothing, so that the statements are shown.
-    told = explain_parting(TwoRuns(programs=programs, ends=(ours, theirs), again=lambda _: theirs), path, where)
+    told = explain_parting(programs, (ours, theirs), None, path, where)
     places = (told.place, told.reference_place) if told is not None else (None, None)
     return told if len({SPELLINGS.sub("", one.code) for one in places if one is not None}) > 1 else None
 
@@ -617,7 +609,9 @@ def _shown(value: object) -> str:
     return glimpse(value) if isinstance(value, np.ndarray) else f"{value!r:.60}"
 
 
-def _mend(runs: TwoRuns, reference: _Trail, port: _Trail) -> tuple[CodeStep, CodeStep, Settings, float] | None:
+def _mend(
+    ends: tuple[Array, Array], again: Callable[[Edit], Array], reference: _Trail, port: _Trail
+) -> tuple[CodeStep, CodeStep, Settings, float] | None:
     """Return steps and settings that mend the port's result, and the mended fraction."""
     known: dict[str, list[tuple[CodeStep, object]]] = {}
     for step in reference.program.steps:
@@ -640,11 +634,11 @@ def _mend(runs: TwoRuns, reference: _Trail, port: _Trail) -> tuple[CodeStep, Cod
         tried += [(step, ours, {name: pair}) for name, pair in pairs.items()]
         tried += [(step, ours, pairs)] if len(pairs) > 1 else []
     tried.sort(key=lambda one: any(isinstance(value, dict) for value, _ in one[2].values()))  # what it holds goes first
-    expected, actual = runs.ends
+    expected, actual = ends
     whole = _apart(expected, actual)
     for step, ours, settings in tried[:MOST_RUNS]:
         try:
-            found = runs.again(Edit(step.at, {name: value for name, (_, value) in settings.items()}))
+            found = again(Edit(step.at, {name: value for name, (_, value) in settings.items()}))
         except Exception:  # noqa: BLE001, S112  (the user's code with a value that it does not take)
             continue
         left = _apart(expected, found)

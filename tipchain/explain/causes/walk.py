@@ -30,7 +30,6 @@ LAYOUT = frozenset(
 """Functions that change no number."""
 CASTING = frozenset({"astype", "clone", "detach", "contiguous"})
 """Those of them that leave the axes as they are."""
-SELECTING = LAYOUT | {"getitem"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,8 +63,8 @@ class Walk:
     def __init__(self, piece: Piece, ops: Sequence[Op], error: float) -> None:
         self.piece, self.ops, self.ended_alike = piece, ops, error <= NOISE
         self.tolerance = max(SAME_DOUBLE, min(SAME_SINGLE, ROUGH * error)) if piece.double else SAME_ENLARGED
-        self.values = piece.truth.record.values
-        self.steps = piece.truth.record.steps
+        self.values = piece.record.values
+        self.steps = piece.record.steps
         self.makers = {number: step for step in self.steps for number in step.made}
         self.sizes: dict[int, list[int]] = {}
         for number, one in enumerate(self.values):
@@ -457,12 +456,6 @@ class Walk:
     def layout_steps_before(self, steps: Sequence[ReferenceCall]) -> list[ReferenceCall]:
         """Return the reference's calls with those that only arranged their arguments."""
         return _with_makers(steps, lambda step: _arranging(map(self.makers.get, step.given)))
-
-    def around(self) -> set[int]:
-        """Return the numbers of the calls in parting stretches, and of their arguments' makers."""
-        inside = [op for one in self.partings for op in self.layout_before(one.ops)]
-        makers = [self.makers_of.get(key) for op in inside for key in self.given(op)]
-        return {op.number for op in (*inside, *makers) if op is not None}
 
     def told(self, key: Key) -> str:
         """Return the name of a port's tensor in messages."""

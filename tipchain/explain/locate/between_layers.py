@@ -2,215 +2,46 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import inf, isfinite, prod
-from typing import NamedTuple
+from typing import Literal
 
 import numpy as np
 
 from tipchain.explain.locate.differences import arrange, distance, relative, rms, same_mask
 from tipchain.explain.locate.gradients import Shared
 from tipchain.explain.locate.matching import CallPair, Comparer, Matching, TensorLink
-from tipchain.explain.locate.replay import BothModels, CallKey, Models, each_call, run_again, with_results
-from tipchain.explain.locate.runs import TracedRun, TracedRuns, as_float
-from tipchain.explain.locate.trace import Call, NotHeld, Store, Trace, TracedValue, Twins, take_out
-from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, frameworks_own
+from tipchain.explain.locate.rerun import BothModels, as_float
+from tipchain.explain.locate.runs import TracedRuns
+from tipchain.explain.locate.trace import (
+    Call,
+    CallKey,
+    NotHeld,
+    Store,
+    Trace,
+    TracedValue,
+    Twins,
+    each_call,
+    take_out,
+    with_results,
+)
+from tipchain.explain.locate.verdicts import FINE, Closeness, Direction, LayerVerdict, Measured, frameworks_own, ratio
 from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.frameworks.live_models import LiveSide
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGLE
 
 Calls = tuple[Call, Call]
-
-
-class CodeRounding:
-    """Float32's effect on the reference's code between its layers, given float64 results.
-
-    The reference runs once in float32, each layer that is judged giving what it gave in float64. Some of Paddle's kernels compute
-    in float32 whatever they are given, such as the places where a resized image is sampled: that is as far off.
-    """
-
-    def __init__(self, models: Models, run: TracedRun, matching: Matching, store: Store, seed: int) -> None:
-        self._models, self._side, self._run, self._store, self._seed = models, models.side, run, store, seed
-        self._judged = {pair.reference.number for pair in matching.pairs if not pair.whole}
-        self._found: dict[int, float] = {}
-
-    def of(self, value: TracedValue) -> float:
-        """Return how far a tensor of the reference's is off, relative; 0 where that is not known."""
-        return self._errors.get(id(value), 0.0)
-
-    @cached_property
-    def _errors(self) -> Mapping[int, float]:
-        side, root = self._side, self._run.trace.calls[0]
-        judged = {(call.path, call.turn): call for call in self._run.trace.calls if call.number in self._judged}
-
-        def enter(key: CallKey, given: Nested) -> None:
-            if key in judged:
-                self._note(judged[key].inputs, take_out(given, side.is_tensor)[1])
-
-        def leave(key: CallKey, result: Nested) -> Nested:
-            """Return the layer's float64 results in place of its tensors."""
-            values = judged[key].outputs if key in judged else ()
-            return with_results(side, result, {number: partial(self._single, one) for number, one in enumerate(values)})
-
-        def ended(made: Sequence[Tensor]) -> tuple[()]:
-            self._note(root.outputs, made)
-            return ()
-
-        try:
-            single = replace(self._models, double=None)
-            run_again(single, root, self._store, self._seed, leave, ended, enter=enter, gradient=False)
-        except NotHeld:
-            raise
-        except Exception:  # noqa: BLE001  (a model may refuse to run so; then nothing is known of its rounding)
-            self._found.clear()
-        return self._found
-
-    def _single(self, value: TracedValue, _: Tensor) -> Tensor:
-        return self._side.tensor(as_float(self._store.get(value.stored), double=False), gradient=False)
-
-    def _note(self, values: Sequence[TracedValue], tensors: Sequence[Tensor]) -> None:
-        for value, tensor in zip(values, tensors, strict=False):
-            if value.dtype.kind == "f" and value.shape == tuple(tensor.shape):
-                apart = relative(self._store.get(value.stored), self._side.view(tensor))
-                self._found[id(value)] = max(self._found.get(id(value), 0.0), apart)
-
-
-# Code between the layers that changes a gradient without changing a tensor: detaching, hooks, scaled gradients.
+Changed = tuple[float, CallPair, TracedValue, TracedValue]
 
 
 SHIFT = SAME_SINGLE
 """How far values are moved, beside their RMS, so that no two are equal: as far as results may be apart that are the same."""
 Take = Callable[[CallPair, TensorLink, Tensor], "Tensor | None"]
 """Is given the gradient of a layer's output, by the pair and the link of that; may return another in its place."""
-
-
-class GivenLayers:
-    """A run of a model, in float64, whose layers give tensors of the reference's, and whose backward starts as the reference's.
-
-    Args:
-        models: the copies of the reference (0) or of the port (1).
-        root: its call of the whole model.
-        number: which of them it is.
-        given: pairs whose outputs agree, with the link of each.
-        ends: what backward starts from at the reference's outputs, each with its link.
-        store: where tensors are.
-        seed: of random numbers.
-    """
-
-    def __init__(
-        self,
-        models: Models,
-        root: Call,
-        number: int,
-        given: Iterable[tuple[CallPair, TensorLink]],
-        ends: Sequence[tuple[Array | None, TensorLink]],
-        store: Store,
-        seed: int,
-    ) -> None:
-        self._models, self._side, self._root, self._number = models, models.side, root, number
-        self._store, self._seed, self._ends = store, seed, ends
-        self._given: dict[CallKey, list[tuple[CallPair, TensorLink]]] = {}
-        self._numbers: dict[int, int] = {}  # of the reference's tensors, by their ids
-        for pair, link in given:
-            call = (pair.reference, pair.port)[number]
-            self._given.setdefault((call.path, call.turn), []).append((pair, link))
-            self._numbers.setdefault(id(pair.reference.outputs[link.ours]), len(self._numbers))
-
-    def nudged(self) -> Mapping[int, Array]:
-        """Return the gradients of the reference's tensors, by their ids, in its layout, where all layers' results are moved a little.
-
-        Where two values are equal, which of them is the largest is up to the framework, and so is which gets the gradient.
-        Nothing is returned where the model does not run so.
-        """
-        found: dict[int, Array] = {}
-
-        def moved(value: TracedValue) -> Array:
-            """Return a tensor, each element moved by a random part of `SHIFT`: the same in both models."""
-            array = self._store.get(value.stored)
-            generator = np.random.default_rng([self._seed, *array.shape, self._numbers[id(value)]])
-            return np.asarray(array + SHIFT * (rms(array) or 1.0) * generator.uniform(-1, 1, array.shape))
-
-        def note(pair: CallPair, link: TensorLink, gradient: Tensor) -> None:
-            array, layout = self._side.view(gradient), link.layout
-            shared = layout.back_shared(array) if self._number else layout.shared(array)
-            found[id(pair.reference.outputs[link.ours])] = np.array(shared)
-
-        return found if self._run(moved, note) else {}
-
-    def _run(self, wanted: Callable[[TracedValue], Array], take: Take) -> bool:
-        """Run the model forward and backward with ``wanted`` for the reference's tensors; return whether it takes them."""
-
-        def leave(key: CallKey, result: object) -> Nested:
-            changes = {
-                (link.ours, link.theirs)[self._number]: partial(put, pair, link)
-                for pair, link in self._given.get(key, ())
-            }
-            return with_results(self._side, result, changes)
-
-        def put(pair: CallPair, link: TensorLink, made: Tensor) -> Tensor:
-            array = wanted(pair.reference.outputs[link.ours])
-            made = made + self._tensor((link.layout.apply(array) if self._number else array) - self._side.view(made))
-            if self._side.takes_gradient(made):
-                made.register_hook(partial(take, pair, link))
-            return made
-
-        def starts(made: Sequence[object]) -> list[tuple[Tensor, Tensor]]:
-            links = [(given, link, made[(link.ours, link.theirs)[self._number]]) for given, link in self._ends]
-            return [
-                (end, self._tensor(link.layout.apply_gradient(given) if self._number else given))
-                for given, link, end in links
-                if given is not None and self._side.takes_gradient(end)
-            ]
-
-        try:
-            run_again(self._models, self._root, self._store, self._seed, leave, starts)
-        except NotHeld:
-            raise
-        except Exception:  # noqa: BLE001  (a model may refuse what hooks hand it; then the models' runs must do)
-            return False
-        return True
-
-    def _tensor(self, array: Array) -> Tensor:
-        return self._side.tensor(as_float(array, double=self._models.double is not None), gradient=False)
-
-
-class Steered(GivenLayers):
-    """The port's gradients where its layers and code are given the reference's tensors.
-
-    In the models' runs a layer's little error in float64 (a constant that a kernel keeps in float32) reaches all that comes later:
-    where it takes an element across a kink, or to a norm of few samples, gradients part that no code changes. Here the port
-    runs once more. What its layers give, and the gradients of that, are replaced by the reference's.
-    """
-
-    def apart(self, value: TracedValue) -> float | None:
-        """Return the error of an output's gradient by its receivers alone; None if unknown."""
-        return self._errors.get(id(value))
-
-    @property
-    def ran(self) -> bool:
-        """Whether the port ran so; then its parameters have the gradients of that run."""
-        return bool(self._errors)
-
-    @cached_property
-    def _errors(self) -> Mapping[int, float]:
-        found: dict[int, float] = {}
-
-        def take(pair: CallPair, link: TensorLink, gradient: Tensor) -> Tensor | None:
-            """Note how far a gradient is off, and hand on the reference's in its place."""
-            ours, theirs = pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]
-            if ours.gradient is None:
-                return None
-            expected = self._store.get(ours.gradient)
-            actual = link.layout.back_shared(self._side.view(gradient))
-            apart = relative(link.layout.shared(expected), actual)  # of a tensor that several calls give, once for each
-            found[id(theirs)] = max(apart, found.get(id(theirs), 0.0))
-            return self._tensor(link.layout.apply_gradient(expected))
-
-        return found if self._run(lambda value: self._store.get(value.stored), take) else {}
 
 
 # Code between the layers that does something else to large values alone, or cuts the inputs' gradients off.
@@ -254,8 +85,8 @@ class Enlarged:
 
     def __init__(self, models: BothModels, pairs: Sequence[CallPair]) -> None:
         self._models, self._pairs = models, pairs
-        calls = [((one.reference.path, one.reference.turn), (one.port.path, one.port.turn)) for one in pairs]
-        self._keys = {one: one for one, _ in calls}, {other: one for one, other in calls}
+        calls = [[one.reference for one in pairs], [one.port for one in pairs]]
+        self._keys = [{one.key: pair.reference.key for one, pair in zip(each, pairs, strict=True)} for each in calls]
         self.factors: tuple[dict[str, float], dict[str, float]] = ({}, {})
         self._made: dict[CallKey, Array] = {}
         self._takes: tuple[dict[CallKey, bool], dict[CallKey, bool]] = ({}, {})
@@ -339,16 +170,16 @@ class Enlarged:
 
         Nothing is returned where a layer does it by itself, or nothing does. ``trace`` is that of the port's run.
         """
-        calls = {(one.path, one.turn): one for one in trace.calls}
+        calls = {one.key: one for one in trace.calls}
         for pair in self._pairs:
-            keys = (pair.reference.path, pair.reference.turn), (pair.port.path, pair.port.turn)
+            keys = pair.reference.key, pair.port.key
             takes, gives = (
                 [found[key] for found, key in zip(both, keys, strict=True)] for both in (self._takes, self._gives)
             )
             if takes == [True, False]:
-                around = [*trace.around(calls[pair.port.path, pair.port.turn])]
+                around = [*trace.around(calls[pair.port.key])]
                 _, port_takes = self._takes
-                return next((one for one in around if port_takes[one.path, one.turn]), around[-1]), pair
+                return next((one for one in around if port_takes[one.key]), around[-1]), pair
             if gives == [True, False]:
                 break
         return None
@@ -365,28 +196,37 @@ TIED = "equal values: each framework gives the gradient of their maximum to anot
 """Message where gradients differ at ties alone."""
 
 
-@dataclass(slots=True)
-class Noise:
-    """Distances allowed between equal tensors of two runs: they grow with clean layers' own."""
+@dataclass(kw_only=True)
+class CodeJudge:
+    """Names the calls whose own code differs though all their layers agree.
 
-    limit: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeAtFault:
-    """Names the calls whose own code differs though all their layers agree."""
+    Attributes:
+        models: copies of both.
+        runs: what they did.
+        matching: which call is which.
+        store: where tensors are.
+        seed: of random numbers.
+        exact: both ran in float64; else the port, or both, in float32.
+        noise: how far tensors of the two runs may be apart that are the same; it grows with clean layers' own.
+        outputs: which of the models' outputs belong together.
+    """
 
     models: BothModels
     runs: TracedRuns
-    outputs: Sequence[TensorLink]
     matching: Matching
     store: Store
     seed: int
-    exact: bool
-    compare: Comparer
-    noise: Noise
+    exact: bool = True
+    noise: float = 0.0
+    outputs: tuple[TensorLink, ...] = field(init=False)
+    compare: Comparer = field(init=False)
 
-    def before(self, pair: CallPair, links: Sequence[TensorLink], apart: float) -> LayerVerdict:
+    def __post_init__(self) -> None:
+        ours, theirs = self.runs
+        self.compare = Comparer(self.store, (*ours.values, *theirs.values))
+        self.outputs = tuple(self.compare.results(ours.values, theirs.values, ours.output_names, theirs.output_names))
+
+    def code_before(self, pair: CallPair, links: Sequence[TensorLink], apart: float) -> LayerVerdict:
         """Return the verdict about the code that gave the pair other tensors though all layers before agree."""
         worst = max(links, default=None, key=partial(self._apart, pair))
         calls = self._block_at_fault(pair) or self._giving(
@@ -395,7 +235,7 @@ class CodeAtFault:
         values = None if worst is None else (pair.reference.inputs[worst.ours], pair.port.inputs[worst.theirs])
         return self._code(calls, apart, f"gives {pair.port.path or 'the model'} something else", values)
 
-    def at_end(self, apart: Sequence[float], outputs: Sequence[TensorLink]) -> LayerVerdict:
+    def code_at_end(self, apart: Sequence[float], outputs: Sequence[TensorLink]) -> LayerVerdict:
         """Return the verdict about the code that made the output that is furthest apart, by ``apart`` of ``outputs``."""
         worst = max(apart)
         link = next(iter(outputs[apart.index(worst) :]), None)
@@ -435,11 +275,11 @@ class CodeAtFault:
         """Tell whether a pair's inputs and results agree; without linked results they do not."""
         inputs = self.compare.inputs(pair)
         outputs = self.compare.outputs(pair)
-        given = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs) <= self.noise.limit
+        given = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs) <= self.noise
         given = given and self._masked_otherwise(pair, inputs) is None
         if not outputs:
             return given, self._same_numbers(pair)
-        return given, self.compare.apart(pair.reference.outputs, pair.port.outputs, outputs) <= self.noise.limit
+        return given, self.compare.apart(pair.reference.outputs, pair.port.outputs, outputs) <= self.noise
 
     def _same_numbers(self, pair: CallPair) -> bool:
         """Tell whether a pair returns the same numbers, which one side returns in several tensors, the other in one."""
@@ -450,7 +290,7 @@ class CodeAtFault:
         ours, theirs = (
             np.sort(np.concatenate([self.store.get(one.stored).ravel() for one in values])) for values in both
         )
-        return relative(ours, theirs) <= self.noise.limit
+        return relative(ours, theirs) <= self.noise
 
     def _apart(self, pair: CallPair, link: TensorLink) -> float:
         return self.compare.between(pair.reference.inputs[link.ours], pair.port.inputs[link.theirs], link.layout)
@@ -462,7 +302,7 @@ class CodeAtFault:
         if not links and expected and actual and not expected & actual:
             return 0, 0
         worst = max(links, default=None, key=partial(self._apart, pair))
-        if worst is None or self._apart(pair, worst) <= self.noise.limit:
+        if worst is None or self._apart(pair, worst) <= self.noise:
             return self._masked_otherwise(pair, links)
         return worst.ours, worst.theirs
 
@@ -504,10 +344,8 @@ class CodeAtFault:
         expected, actual = (
             call.inputs[min(number, len(call.inputs) - 1)] for call, number in zip(calls, numbers, strict=True)
         )
-        ours, theirs = (
-            _not_given(trace, call, value) for trace, call, value in zip(traces, calls, (expected, actual), strict=True)
-        )
-        return self._culprits((expected, actual), (ours, theirs))
+        values = expected, actual
+        return self._culprits(values, self._around(calls, values, "inputs"))
 
     def _culprits(self, values: tuple[TracedValue, TracedValue], around: Calls) -> Calls:
         """Return who made two values; ``around`` are the calls whose own code handed them on if a layer that agrees did."""
@@ -537,17 +375,139 @@ class CodeAtFault:
         """
         return {(one.port if side else one.reference).number: one for one in self.matching.containers}
 
-    def steered(self) -> Steered:
-        """Return the port's run in which its layers are given, and give, the reference's tensors and gradients."""
-        root = self.runs.port.trace.calls[0]
-        return Steered(self.models.port, root, 1, self._agreeing(), self._ends(), self.store, self.seed)
+    @cached_property
+    def roundings(self) -> Mapping[int, float]:
+        """How far float32 takes the reference's tensors, relative, by their ids; empty where that is not known.
 
-    def _ends(self) -> list[tuple[Array | None, TensorLink]]:
-        """Return the starts of backward at the reference's outputs."""
-        given = self.runs.reference.starts()
-        return [(given[link.ours], link) for link in self.outputs]
+        The reference runs once in float32, each layer that is judged giving what it gave in float64. Some of Paddle's kernels
+        compute in float32 whatever they are given, such as the places where a resized image is sampled: that is as far off.
+        """
+        found: dict[int, float] = {}
+        models, (root, *_) = replace(self.models.reference, double=None), self.runs.reference.trace.calls
+        judged = {pair.reference.key: pair.reference for pair in self.matching.pairs if not pair.whole}
 
-    def changed_gradient(self, forward: float, steered: Steered) -> list[LayerVerdict]:
+        def note(values: Sequence[TracedValue], arrays: Iterable[Array]) -> None:
+            for value, array in zip(values, arrays, strict=False):
+                if value.dtype.kind == "f" and value.shape == array.shape:
+                    found[id(value)] = max(found.get(id(value), 0.0), relative(self._array(value), array))
+
+        def enter(key: CallKey, given: Nested) -> None:
+            if key in judged:
+                note(judged[key].inputs, map(models.side.view, take_out(given, models.side.is_tensor)[1]))
+
+        def single(value: TracedValue, _: Tensor) -> Tensor:
+            return models.side.tensor(as_float(self._array(value), double=False), gradient=False)
+
+        def leave(key: CallKey, result: Nested) -> Nested:
+            values = judged[key].outputs if key in judged else ()
+            return with_results(
+                models.side, result, {number: partial(single, one) for number, one in enumerate(values)}
+            )
+
+        try:
+            note(root.outputs, models.rerun(root, self.store, self.seed, leave, enter=enter).outputs)
+        except NotHeld:
+            raise
+        except Exception:  # noqa: BLE001  (a model may refuse to run so; then nothing is known of its rounding)
+            return {}
+        return found
+
+    def _given(self, number: Literal[0, 1], wanted: Callable[[TracedValue], Array], take: Take) -> bool:
+        """Run a model with ``wanted`` for the reference's tensors that its layers give, backward from the reference's start.
+
+        ``take`` is handed the gradients of these tensors.
+
+        Returns:
+            Whether the model takes that.
+        """
+        models, root = self.models[number], self.runs[number].trace.calls[0]
+        side = models.side
+        given = defaultdict[CallKey, list[tuple[CallPair, TensorLink]]](list)
+        for pair, link in self._agreeing:
+            given[(pair.reference, pair.port)[number].key].append((pair, link))
+
+        def put(pair: CallPair, link: TensorLink, made: Tensor) -> Tensor:
+            array = wanted(pair.reference.outputs[link.ours])
+            apart = (link.layout.apply(array) if number else array) - side.view(made)
+            made = made + side.tensor(as_float(apart, double=models.double is not None), gradient=False)
+            if side.takes_gradient(made):
+                made.register_hook(partial(take, pair, link))
+            return made
+
+        def leave(key: CallKey, result: Nested) -> Nested:
+            changes = {(link.ours, link.theirs)[number]: partial(put, pair, link) for pair, link in given.get(key, ())}
+            return with_results(side, result, changes)
+
+        def start(ends: Sequence[Tensor]) -> Sequence[Array | None]:
+            found: list[Array | None] = [None] * len(ends)
+            for link in self.outputs:
+                array = self._starts[link.ours]
+                if array is not None:
+                    found[(link.ours, link.theirs)[number]] = link.layout.apply_gradient(array) if number else array
+            return found
+
+        try:
+            models.rerun(root, self.store, self.seed, leave, start)
+        except NotHeld:
+            raise
+        except Exception:  # noqa: BLE001  (a model may refuse what hooks hand it; then the models' runs must do)
+            return False
+        return True
+
+    @cached_property
+    def _starts(self) -> Sequence[Array | None]:
+        return self.runs.reference.starts()
+
+    @cached_property
+    def steered(self) -> Mapping[int, float]:
+        """How far gradients of the port's outputs are off by their receivers alone, by their ids; empty where it does not run so.
+
+        In the models' runs a layer's little error in float64 (a constant that a kernel keeps in float32) reaches all that comes
+        later: where it takes an element across a kink, or to a norm of few samples, gradients part that no code changes. Here the
+        port runs once more. What its layers give, and the gradients of that, are replaced by the reference's; its parameters have
+        the gradients of that run.
+        """
+        found: dict[int, float] = {}
+        side = self.models.port.side
+
+        def take(pair: CallPair, link: TensorLink, gradient: Tensor) -> Tensor | None:
+            """Note how far a gradient is off, and hand on the reference's in its place."""
+            ours, theirs = pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]
+            if ours.gradient is None:
+                return None
+            expected = self.store.get(ours.gradient)
+            actual = link.layout.back_shared(side.view(gradient))
+            apart = relative(link.layout.shared(expected), actual)  # of a tensor that several calls give, once for each
+            found[id(theirs)] = max(apart, found.get(id(theirs), 0.0))
+            given = link.layout.apply_gradient(expected)
+            return side.tensor(as_float(given, double=self.models.port.double is not None), gradient=False)
+
+        return found if self._given(1, self._array, take) else {}
+
+    def _nudged(self, number: Literal[0, 1]) -> Mapping[int, Array]:
+        """Return the gradients of the reference's tensors, by their ids, in its layout, where all layers' results are moved a little.
+
+        Where two values are equal, which of them is the largest is up to the framework, and so is which gets the gradient.
+        Nothing is returned where the model does not run so.
+        """
+        found: dict[int, Array] = {}
+        given = dict.fromkeys(id(pair.reference.outputs[link.ours]) for pair, link in self._agreeing)
+        numbers = {one: at for at, one in enumerate(given)}
+
+        def moved(value: TracedValue) -> Array:
+            """Return a tensor, each element moved by a random part of `SHIFT`: the same in both models."""
+            array = self._array(value)
+            generator = np.random.default_rng([self.seed, *array.shape, numbers[id(value)]])
+            return np.asarray(array + SHIFT * (rms(array) or 1.0) * generator.uniform(-1, 1, array.shape))
+
+        def note(pair: CallPair, link: TensorLink, gradient: Tensor) -> None:
+            array, layout = self.models[number].side.view(gradient), link.layout
+            shared = layout.back_shared(array) if number else layout.shared(array)
+            found[id(pair.reference.outputs[link.ours])] = np.array(shared)
+
+        return found if self._given(number, moved, note) else {}
+
+    def changed_gradient(self, forward: float) -> list[LayerVerdict]:
         """Return the verdict about code that changes gradients alone, if some does; ``forward``: outputs are apart so."""
         values = [value for pair in self.matching.pairs for value in pair.reference.outputs]
         scale = max((self.compare.gradient_size(one) for one in values), default=0.0)
@@ -562,7 +522,7 @@ class CodeAtFault:
             return self.compare.gradients_apart(one, other, layout) * size / max(size, SAME_DOUBLE * scale)
 
         def by_itself(one: TracedValue, other: TracedValue) -> float:
-            size, own = self.compare.gradient_size(one), steered.apart(other)
+            size, own = self.compare.gradient_size(one), self.steered.get(id(other))
             return apart(one, other) if own is None else own * size / max(size, SAME_DOUBLE * scale)
 
         tolerance = max(SAME_SINGLE, GROWTH * forward)
@@ -571,8 +531,8 @@ class CodeAtFault:
             found = self._first_changed(by_itself, tolerance)
         if found is None:
             return []
-        ours, theirs = found.values
-        receiver = found.pair.port.path or "the model"
+        far, pair, ours, theirs = found
+        receiver = pair.port.path or "the model"
         odd = self._odd_gradients(ours, theirs)
         expected, actual = (self.compare.gradient_size(one) > SAME_DOUBLE * scale for one in (ours, theirs))
         if odd:
@@ -583,11 +543,11 @@ class CodeAtFault:
             what = f"hands {receiver} a gradient, the reference none"
         else:
             what = self._handed(receiver, ours, theirs)
-        calls = self._outside(found.pair, ours, theirs)
-        verdict = replace(self._code(calls, found.apart if expected else inf, what), direction="backward")
-        if odd or not self._tied(ours, found.apart):
+        calls = self._around((pair.reference, pair.port), (ours, theirs), "outputs")
+        verdict = replace(self._code(calls, far if expected else inf, what), direction="backward")
+        if odd or not self._tied(ours, far):
             return [verdict]
-        reason = f"{TIED}: {receiver} gets another gradient (relative {found.apart:.3g})"
+        reason = f"{TIED}: {receiver} gets another gradient (relative {far:.3g})"
         return [replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason, tied=True)]
 
     def _handed(self, receiver: str, ours: TracedValue, theirs: TracedValue) -> str:
@@ -603,20 +563,22 @@ class CodeAtFault:
                 return f"hands {receiver} {factor:.6g} times the reference's gradient"
         return f"hands another gradient to {receiver}"
 
-    def _first_changed(self, apart: Callable[[TracedValue, TracedValue], float], tolerance: float) -> _Changed | None:
+    def _first_changed(self, apart: Callable[[TracedValue, TracedValue], float], tolerance: float) -> Changed | None:
         """Return where gradients part first on their way back, though every layer hands them on as the reference's does."""
-        for pair, link in self._agreeing():
+        for pair, link in self._agreeing:
             values = pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]
             found = apart(*values)
             if found > tolerance:
-                return _Changed(pair, values, found)
+                return found, pair, *values
         return None
 
-    def _outside(self, pair: CallPair, *values: TracedValue) -> Calls:
-        """Return the innermost calls around a pair that do not themselves give the values back."""
+    def _around(
+        self, calls: Calls, values: tuple[TracedValue, TracedValue], ends: Literal["inputs", "outputs"]
+    ) -> Calls:
+        """Return the innermost calls around two that do not themselves have the values among their inputs, or outputs."""
         ours, theirs = (
-            next((one for one in trace.around(call) if value not in one.outputs), trace.calls[0])
-            for trace, call, value in zip(self.runs.traces, (pair.reference, pair.port), values, strict=True)
+            next((one for one in trace.around(call) if value not in getattr(one, ends)), trace.calls[0])
+            for trace, call, value in zip(self.runs.traces, calls, values, strict=True)
         )
         return ours, theirs
 
@@ -637,12 +599,7 @@ class CodeAtFault:
 
         That of ``value``, which is ``apart``, must lose what a cause takes away: a small difference agrees as it is.
         """
-        links = list(self._agreeing())
-        ends = self._ends()
-        ours, theirs = (
-            GivenLayers(one, run.trace.calls[0], number, links, ends, self.store, self.seed).nudged()
-            for number, (one, run) in enumerate(zip(self.models, self.runs, strict=True))
-        )
+        ours, theirs = self._nudged(0), self._nudged(1)
         least = SAME_SINGLE * max((rms(one) for one in ours.values()), default=0.0)
         nothing = np.zeros(())
         enough = min(SAME_SINGLE * GROWTH, (1 - EXPLAINED) * apart)
@@ -665,15 +622,18 @@ class CodeAtFault:
                 if around.children == [pair.port.number]:
                     yield CallPair(reference=pair.reference, port=around)
 
-    def _agreeing(self) -> Iterator[tuple[CallPair, TensorLink]]:
-        """Yield the outputs of layers, and of code around some, that are the same tensor in both models, the last first."""
+    @cached_property
+    def _agreeing(self) -> list[tuple[CallPair, TensorLink]]:
+        """The outputs of layers, and of code around some, that are the same tensor in both models, the last first."""
         around = (one for one in self.matching.containers if one.port.parent is not None)
         known = {(one.reference.number, one.port.number): one for one in (*around, *self.matching.pairs)}
-        for pair in sorted(known.values(), key=lambda one: one.port.ended, reverse=True):
-            for link in self.compare.outputs(pair):
-                ours, theirs = pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]
-                if ours.dtype.kind == "f" and self.compare.between(ours, theirs, link.layout) <= self.noise.limit:
-                    yield pair, link
+        return [
+            (pair, link)
+            for pair in sorted(known.values(), key=lambda one: one.port.ended, reverse=True)
+            for link in self.compare.outputs(pair)
+            if pair.reference.outputs[link.ours].dtype.kind == "f"
+            and self.compare.output_apart(pair, link) <= self.noise
+        ]
 
     def _code(
         self, calls: Calls, apart: float, what: str, values: tuple[TracedValue, TracedValue] | None = None
@@ -682,18 +642,34 @@ class CodeAtFault:
         ours, theirs = calls
         odd = "" if values is None else self.compare.nan_in_one(*values)
         size = odd or (f"relative {apart:.3g}" if isfinite(apart) else "")
+        reason = f"every layer before it agrees, but its own code {what}{f' ({size})' if size else ''}"
+        pair = CallPair(reference=ours, port=theirs)
+        verdict = self._verdict(pair, "forward", 0.0, Closeness.DIFFERS, None, reason)
+        return replace(verdict, own=apart, nan=bool(odd))
+
+    def _verdict(
+        self,
+        pair: CallPair,
+        direction: Direction,
+        inherited: float,
+        closeness: Closeness,
+        worst: Measured | None,
+        reason: str,
+    ) -> LayerVerdict:
+        own = None if worst is None else worst.exact if worst.port is None else worst.port
         return LayerVerdict(
-            reference_path=ours.path,
-            port_path=theirs.path,
-            reference_type=ours.type,
-            port_type=theirs.type,
-            turn=theirs.turn,
-            direction="forward",
-            own=apart,
-            closeness=Closeness.DIFFERS,
-            method="float64" if self.exact else "float32",
-            reason=f"every layer before it agrees, but its own code {what}{f' ({size})' if size else ''}",
-            nan=bool(odd),
+            reference_path=pair.reference.path,
+            port_path=pair.port.path,
+            reference_type=pair.reference.type,
+            port_type=pair.port.type,
+            turn=pair.port.turn,
+            direction=direction,
+            inherited=inherited,
+            own=own,
+            ratio=None if worst is None else ratio(worst),
+            closeness=closeness,
+            method="float64" if self.exact or (worst is not None and worst.exact is not None) else "float32",
+            reason=reason,
         )
 
     def used_elsewhere(self, forward: Sequence[LayerVerdict], shared: Sequence[Shared]) -> list[LayerVerdict]:
@@ -718,19 +694,6 @@ class CodeAtFault:
 
     def _parameter(self, one: Shared, calls: Calls, what: str) -> LayerVerdict:
         return replace(self._code(calls, one.apart / one.size if one.size else inf, what), direction="backward")
-
-
-class _Changed(NamedTuple):
-    """Where gradients part: the pair whose output's gradient is off, the reference's output and the port's, and how far."""
-
-    pair: CallPair
-    values: tuple[TracedValue, TracedValue]
-    apart: float
-
-
-def _not_given(trace: Trace, call: Call, value: TracedValue) -> Call:
-    """Return the innermost call around ``call`` that was not given the value itself."""
-    return next((one for one in trace.around(call) if value not in one.inputs), trace.calls[0])
 
 
 def holds(trace: Trace, around: Call, call: Call) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from tipchain.errors import WeightsError
 from tipchain.explain.locate.differences import PortLayout, distance, equal, layouts, plain, relative, rms, squeezed_as
 from tipchain.explain.locate.matching import CallPair, LayerPair, print_of
-from tipchain.explain.locate.replay import BothModels, PairReplays, Replayed
+from tipchain.explain.locate.rerun import BothModels, PairReruns, Rerun
 from tipchain.explain.locate.runs import LargeWeight
 from tipchain.explain.locate.trace import NotHeld
 from tipchain.explain.locate.verdicts import Closeness, Measured, classify, frameworks_own, measure, only
@@ -355,23 +355,23 @@ ALONE = 1 - EXPLAINED
 """Relative gradient difference that a cause may leave: one layer's against the whole run's."""
 
 
-def input_gradients(replays: PairReplays, *, known: float | None, double: bool) -> Iterator[Measured]:
+def input_gradients(reruns: PairReruns, *, known: float | None, double: bool) -> Iterator[Measured]:
     """Measure the gradients of a layer's inputs.
 
     ``known`` is how far they are apart in float64 at most, None where the layers must be run again to tell; ``double`` says that the port runs in float64.
     """
-    fed, slow, fast = replays.fed, replays.reference32, replays.port32
-    slow64 = None if known is not None else replays.port64
-    moved = None if double or slow64 is not None else replays.moved
-    for link in fed.inputs:
-        truth = fed.gradient(link.ours)
+    slow, fast = reruns.reference32, reruns.port32
+    slow64 = None if known is not None else reruns.port64
+    moved = None if double or slow64 is not None else reruns.moved
+    for link in reruns.inputs:
+        truth = reruns.gradient(link.ours)
         own = None if slow is None else slow.inputs[link.ours]
-        alone = replays.reference64 if known is None and (truth is None or slow is None) else None
+        alone = reruns.reference64 if known is None and (truth is None or slow is None) else None
         made = own if alone is None else alone.inputs[link.ours]
         if truth is None or (made is not None and not relative(truth, made) <= ALONE):
             truth = None  # other code takes the tensor too, and adds to its gradient
         if truth is None and known is None:
-            again = replays.reference64
+            again = reruns.reference64
             truth = None if again is None else again.inputs[link.ours]
         port = None if fast is None else fast.inputs[link.theirs]
         port64 = None if slow64 is None else slow64.inputs[link.theirs]
@@ -380,7 +380,7 @@ def input_gradients(replays: PairReplays, *, known: float | None, double: bool) 
         ours, theirs = link.layout.shared, link.layout.back_shared
         shaken = None if moved is None else moved.inputs[link.ours]
         yield measure(
-            f"gradient of input {fed.pair.port.input_names[link.theirs]}",
+            f"gradient of input {reruns.pair.port.input_names[link.theirs]}",
             ours(truth),
             None if own is None else ours(own),
             None if port is None else theirs(port),
@@ -390,7 +390,7 @@ def input_gradients(replays: PairReplays, *, known: float | None, double: bool) 
 
 
 def parameter_gradients(
-    replays: PairReplays,
+    reruns: PairReruns,
     truths: Mapping[str, Array] | None,
     kept: Mapping[str, Laid],
     *,
@@ -402,40 +402,40 @@ def parameter_gradients(
     ``truths`` are the reference's in its float64 run, None where several calls added to them; ``kept`` says which parameters the
     port's layer keeps in another layout.
     """
-    slow, fast = replays.reference32, replays.port32
-    slow64 = None if known is not None else replays.port64
-    moved = None if double or slow64 is not None else replays.moved
+    slow, fast = reruns.reference32, reruns.port32
+    slow64 = None if known is not None else reruns.port64
+    moved = None if double or slow64 is not None else reruns.moved
     if truths is None and known is None:
-        again = replays.reference64
+        again = reruns.reference64
         truths = None if again is None else again.parameters
     least = SAME_SINGLE * max((rms(truth) for truth in (truths or {}).values()), default=0.0)
     for name, truth in (truths or {}).items():
         port, port64 = (_gradient(name, one, kept, truth.shape) for one in (fast, slow64))
         if port is None and port64 is None:
             continue
-        if port64 is not None and not frameworks_own(replays.fed.pair.port.layer):
+        if port64 is not None and not frameworks_own(reruns.pair.port.layer):
             arranged = relative_or_inf(np.sort(truth, axis=None), np.sort(port64, axis=None))
             if arranged <= SAME_DOUBLE < relative_or_inf(truth, port64):
                 yield only(f"gradient of {name}", arranged)
                 continue
-        exact, terms = known if port64 is None else port64, replays.terms(truth)
+        exact, terms = known if port64 is None else port64, reruns.terms(truth)
         measured = partial(
             measure, f"gradient of {name}", truth, _of(slow, name), port, exact, least=least, terms=terms
         )
         found = measured(_of(moved, name))
         if moved is None and classify([found])[0] is Closeness.LOWER_PRECISION:
             # A sum that is zero but for rounding is as coarse as its terms are many.
-            found = measured(_of(replays.moved, name))
+            found = measured(_of(reruns.moved, name))
         yield found
 
 
-def _of(replayed: Replayed | None, name: str) -> Array | None:
-    return None if replayed is None else (replayed.parameters or {}).get(name)
+def _of(rerun: Rerun | None, name: str) -> Array | None:
+    return None if rerun is None else (rerun.parameters or {}).get(name)
 
 
-def _gradient(name: str, replayed: Replayed | None, kept: Mapping[str, Laid], shape: tuple[int, ...]) -> Array | None:
+def _gradient(name: str, rerun: Rerun | None, kept: Mapping[str, Laid], shape: tuple[int, ...]) -> Array | None:
     """Return the gradient that the port's layer gave a parameter of the reference's, as that keeps it."""
-    found = None if replayed is None else replayed.parameters
+    found = None if rerun is None else rerun.parameters
     if found is None:
         return None
     made = kept[name].arranged(found) if name in kept else found.get(name)

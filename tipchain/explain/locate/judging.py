@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from math import inf, prod, sqrt
 from operator import itemgetter
+from typing import Literal
 
 import numpy as np
 
 from tipchain.core.progress import LATE, Pace
-from tipchain.explain.locate.between_layers import CodeAtFault, CodeRounding, Noise, Steered, holds
+from tipchain.explain.locate.between_layers import CodeJudge, holds
 from tipchain.explain.locate.differences import relative, squeezed_as
 from tipchain.explain.locate.gradients import Shared, SharedParameters, input_gradients, parameter_gradients
-from tipchain.explain.locate.matching import CallPair, Comparer, Matching, TensorLink
-from tipchain.explain.locate.replay import BothModels, NotReplayed, PairReplays, ReplayInputs, pair_steps, replay
+from tipchain.explain.locate.matching import CallPair, TensorLink
+from tipchain.explain.locate.rerun import NotReplayed, PairReruns
 from tipchain.explain.locate.runs import TracedRun, TracedRuns
-from tipchain.explain.locate.trace import Call, NotHeld, Store, TracedValue
+from tipchain.explain.locate.trace import Call, NotHeld, TracedValue
 from tipchain.explain.locate.verdicts import (
     FAULTS,
     FINE,
@@ -34,7 +34,6 @@ from tipchain.explain.locate.verdicts import (
     measure,
     of_one_size,
     only,
-    ratio,
     reason_of,
     settled,
 )
@@ -94,19 +93,12 @@ class _Done:
     clean: bool
 
 
-@dataclass(slots=True, kw_only=True)
-class PairJudge:
-    """Judges the pairs of a matching, forward and backward.
+@dataclass(kw_only=True)
+class PairJudge(CodeJudge):
+    """Judges the pairs of a matching, forward and backward, and the code between them.
 
     Attributes:
-        models: copies of both.
-        runs: what they did.
-        matching: which call is which.
-        store: where tensors are.
-        seed: of random numbers.
-        exact: both ran in float64; else the port, or both, in float32.
         equal_nan: whether NaN at the same positions of both models' outputs, or gradients, is no fault.
-        noise: how far tensors of the two runs may be apart that are the same.
         pace: how long this may take.
         single: layers that agree in float64 are run in float32, too.
         late: pairs for which there was no time.
@@ -115,47 +107,17 @@ class PairJudge:
         joint: the pairs that are judged with what one side does next.
     """
 
-    models: BothModels
-    runs: TracedRuns
-    matching: Matching
-    store: Store
-    seed: int
-    exact: bool = True
     equal_nan: bool = False
-    noise: Noise = field(default_factory=Noise)
     pace: Pace = field(default_factory=Pace)
     single: bool = False
     late: int = 0
     wrong: list[tuple[CallPair, Sequence[TensorLink]]] = field(default_factory=list)
     joint: list[CallPair] = field(default_factory=list)
-    _code: CodeAtFault = field(init=False)
-    _shared: SharedParameters = field(init=False)
-    _calls: tuple[Counter[int], ...] = ()
     alike_inside: bool = False
+    _shared: SharedParameters = field(init=False)
     _own: list[Shared] = field(default_factory=list)
-    compare: Comparer = field(init=False)
-    outputs: tuple[TensorLink, ...] = ()
-    _rounding: CodeRounding = field(init=False)
     _left: dict[int, Array] = field(default_factory=dict)
     _made: float | None = None
-
-    def __post_init__(self) -> None:
-        ours, theirs = self.runs
-        self.compare = Comparer(self.store, (*ours.values, *theirs.values))
-        self.outputs = tuple(self.compare.results(ours.values, theirs.values, ours.output_names, theirs.output_names))
-        self._code = CodeAtFault(
-            models=self.models,
-            runs=self.runs,
-            matching=self.matching,
-            store=self.store,
-            seed=self.seed,
-            exact=self.exact,
-            compare=self.compare,
-            noise=self.noise,
-            outputs=self.outputs,
-        )
-        self._rounding = CodeRounding(self.models.reference, ours, self.matching, self.store, self.seed)
-        self._calls = tuple(Counter(id(call.layer) for call in run.trace.calls) for run in self.runs)
 
     def judge(self, *, hasty: bool = False) -> tuple[LayerVerdict, ...]:
         """Return the verdicts: forward in the order of the port's calls, then backward in the opposite order.
@@ -166,10 +128,10 @@ class PairJudge:
         Raises:
             NotHeld: of a tensor that is needed an outline is held, or ``hasty`` and the models differ.
         """
-        self.noise.limit = CONSTANT if self.exact else ROUGH
+        self.noise = CONSTANT if self.exact else ROUGH
         furthest = max(self.outputs_apart(), default=inf)
         near = furthest <= ROUGH
-        if hasty and furthest > self.noise.limit:
+        if hasty and furthest > self.noise:
             raise NotHeld
         self._look_inside(near=near)
         verdicts = self._concluded(self._in_turn(self._judge_layers(self.matching.pairs, hasty=hasty)))
@@ -209,8 +171,8 @@ class PairJudge:
             if done.clean and (one.inputs or not self._agree(pair, one.outputs)):
                 self._judge_given(done, pair, one.inputs, one.inherited)
             if one.made is not None:  # later tensors may differ as far as a layer that agrees may take them
-                passed = one.inherited if one.inherited <= self.noise.limit else 0.0
-                self.noise.limit = max(self.noise.limit, SPREAD * one.made, SPREAD * passed)
+                passed = one.inherited if one.inherited <= self.noise else 0.0
+                self.noise = max(self.noise, SPREAD * one.made, SPREAD * passed)
             verdicts = self._of_own_code(one, judged, done) if pair.whole else one.verdicts
             forward, *backward = verdicts
             ends = [call.outputs for call in (pair.reference, pair.port)]
@@ -237,13 +199,13 @@ class PairJudge:
         return [_less_inside(_as_rounded(each, inside), inside) for each in one.verdicts]
 
     def _judge_given(self, done: _Done, pair: CallPair, inputs: Sequence[TensorLink], inherited: float) -> None:
-        if inherited <= self.noise.limit or self._code.made_up_for(pair):
+        if inherited <= self.noise or self.made_up_for(pair):
             return
         if self._rounded(inherited, (pair.reference.inputs, pair.port.inputs), inputs):
-            self.noise.limit = SPREAD * inherited
+            self.noise = SPREAD * inherited
             return
         done.clean = False
-        done.code.append(self._code.before(pair, inputs, inherited))
+        done.code.append(self.code_before(pair, inputs, inherited))
         done.forward.append(done.code[-1])
         done.loose[id(done.code[-1])] = self._influence(pair.reference.inputs, inputs, inherited)
 
@@ -273,7 +235,7 @@ class PairJudge:
         reason = f"it gives {what} first, on both sides, which reaches the {where}: NaN at the same positions fails unless equal_nan=True"
         failed = replace(self._verdict(born, direction, 0.0, Closeness.DIFFERS, None, reason), own=0.0, nan=True)
         told = [(one.port_path, one.turn, one.direction) for one in verdicts]
-        key, rest = (born.port.path, born.port.turn, direction), [one for one in verdicts if one.direction == "forward"]
+        key, rest = (*born.port.key, direction), [one for one in verdicts if one.direction == "forward"]
         place = told.index(key) if key in told else len(rest)
         return (*verdicts[:place], failed, *verdicts[place:])
 
@@ -333,19 +295,18 @@ class PairJudge:
             return at_end, []
         if not self.exact or any(one.at_fault for one in backward):
             return [], []
-        steered = self._code.steered()
-        changed = self._code.changed_gradient(far, steered)
+        changed = self.changed_gradient(far)
         unlike = [] if self.alike_inside else self._shared.beyond(ROUGH)
-        changed = changed or self._code.used_elsewhere(forward, self._by_themselves(unlike, steered))
-        return [], changed or self._code.gives_own(self._by_themselves(self._own, steered))
+        changed = changed or self.used_elsewhere(forward, self._by_themselves(unlike))
+        return [], changed or self.gives_own(self._by_themselves(self._own))
 
     def _judge_outputs(self) -> list[LayerVerdict]:
         apart = self.outputs_apart()
         far = max(apart, default=0.0)
         reference, port = self.runs
-        if far > self.noise.limit and self._rounded(far, (reference.values, port.values), self.outputs):
-            self.noise.limit = far
-        return [self._code.at_end(apart, self.outputs)] if far > self.noise.limit else []
+        if far > self.noise and self._rounded(far, (reference.values, port.values), self.outputs):
+            self.noise = far
+        return [self.code_at_end(apart, self.outputs)] if far > self.noise else []
 
     def first_code(self) -> tuple[LayerVerdict, CallPair | None] | None:
         """Return the verdict about the first code between the layers that is at fault, and the pair that it gives other tensors.
@@ -361,7 +322,7 @@ class PairJudge:
                 self._judge_given(done, pair, inputs, inherited)
             if done.code:
                 return done.code[0], pair
-            if not self._agree(pair, outputs) and not self._code.made_up_for(pair):
+            if not self._agree(pair, outputs) and not self.made_up_for(pair):
                 return None
         at_end = self._judge_outputs()
         return (at_end[0], None) if at_end else None
@@ -372,12 +333,12 @@ class PairJudge:
         return frozenset(
             pair.port.number
             for pair, links in found
-            if links and self.compare.apart(pair.reference.inputs, pair.port.inputs, links) <= self.noise.limit
+            if links and self.compare.apart(pair.reference.inputs, pair.port.inputs, links) <= self.noise
         )
 
-    def _by_themselves(self, unlike: Sequence[Shared], steered: Steered) -> list[Shared]:
+    def _by_themselves(self, unlike: Sequence[Shared]) -> list[Shared]:
         """Return those parameters whose gradients differ also where layers are given the reference's tensors and gradients."""
-        if unlike and steered.ran:
+        if unlike and self.steered:
             return [one for one in unlike if not self._alike_steered(one)]
         return list(unlike)
 
@@ -421,9 +382,7 @@ class PairJudge:
 
     def cuts_off(self, code: Call, behind: CallPair) -> LayerVerdict:
         """Return the verdict about code of the port's that hands the model's inputs no gradient from a pair."""
-        containers = (
-            one for one in self.matching.containers if (one.port.path, one.port.turn) == (code.path, code.turn)
-        )
+        containers = (one for one in self.matching.containers if one.port.key == code.key)
         reference, port = self.runs.traces
         roots = CallPair(reference=reference.calls[0], port=port.calls[0])
         reason = f"its own code hands the model's inputs no gradient from {behind.port.path or 'the model'}, the reference one"
@@ -477,7 +436,7 @@ class PairJudge:
         ours, theirs = values
         return all(
             self.compare.between(ours[link.ours], theirs[link.theirs], link.layout)
-            <= max(self.noise.limit, ROUNDINGS * self._rounding.of(ours[link.ours]))
+            <= max(self.noise, ROUNDINGS * self.roundings.get(id(ours[link.ours]), 0.0))
             for link in links
         )
 
@@ -486,7 +445,7 @@ class PairJudge:
     ) -> list[LayerVerdict]:
         """Return a pair's verdicts; if it differs, those with the other's next step if closer."""
         followed = partial(continued, self.matching, pair, self.runs.traces, self.models.sides, self.store)
-        if self.exact and inherited <= self.noise.limit and not pair.whole and not self._agree(pair, outputs):
+        if self.exact and inherited <= self.noise and not pair.whole and not self._agree(pair, outputs):
             for one in followed():  # in the models' runs only what comes next makes both alike
                 given = self.compare.outputs(one)
                 again = self._judge_pair(one, inputs, given, inherited) if given and self._agree(one, given) else []
@@ -527,11 +486,13 @@ class PairJudge:
         if not outputs:
             expected, actual = ([list(value.shape) for value in call.outputs] for call in (pair.reference, pair.port))
             reason = f"its results have other shapes: expected {expected}, actual {actual}"
-            told = inherited <= self.noise.limit and of_one_size(self.models.sides, pair)
+            told = inherited <= self.noise and of_one_size(self.models.sides, pair)
             closeness = Closeness.DIFFERS if told else Closeness.NOT_COMPARABLE
             return [self._verdict(pair, "forward", inherited, closeness, None, reason)]
-        fed = ReplayInputs(pair=pair, inputs=inputs, outputs=outputs, take=self.store.get)
-        if not fed.comparable:
+        reruns = PairReruns(
+            models=self.models, pair=pair, inputs=inputs, outputs=outputs, store=self.store, seed=self.seed
+        )
+        if not reruns.comparable:
             reason = "its arguments are other tensors than the reference's"
             return [self._verdict(pair, "forward", inherited, Closeness.NOT_COMPARABLE, None, reason)]
         apart = max(
@@ -544,133 +505,129 @@ class PairJudge:
             default=0.0,
         )
         try:
-            found = self._measured(fed, inherited)
+            found = self._measured(reruns, inherited)
         except NotReplayed as error:
-            return self._not_replayed(fed, inherited, apart, error)
+            return self._not_replayed(reruns, inherited, apart, error)
         directions: tuple[tuple[Direction, float], ...] = ("forward", inherited), ("backward", apart)
         decided = [
             self._decide(pair, direction, before, measured)
             for (direction, before), measured in zip(directions, found, strict=True)
             if measured or direction == "forward"
         ]
-        shown = inherited <= self.noise.limit and not self._agree(pair, outputs)  # by the models' runs
+        shown = inherited <= self.noise and not self._agree(pair, outputs)  # by the models' runs
         if shown or not any(one.at_fault for one in decided):
             return decided
-        if all(self._repeats_itself(pair, number) for number in (0, 1)):
+        if self._repeats_itself(reruns, 0) and self._repeats_itself(reruns, 1):
             return decided
         return [one.not_comparable(STATE) for one in decided]
 
     def _not_replayed(
-        self, fed: ReplayInputs, inherited: float, apart: float, error: NotReplayed
+        self, reruns: PairReruns, inherited: float, apart: float, error: NotReplayed
     ) -> list[LayerVerdict]:
         """Return the verdicts about a layer that raises alone, from the models' runs."""
         reason, unknown = f"it cannot be run by itself: {error}", Closeness.NOT_COMPARABLE
-        backward = [self._verdict(fed.pair, "backward", apart, unknown, None, reason)] if fed.backward else []
-        if fed.backward:
+        backward = [self._verdict(reruns.pair, "backward", apart, unknown, None, reason)] if reruns.backward else []
+        if reruns.backward:
             with suppress(NotReplayed):
-                measured, _ = self._measured(replace(fed, forward=True), inherited)
-                return [self._decide(fed.pair, "forward", inherited, measured), *backward]
-        if inherited <= self.noise.limit and not self._agree(fed.pair, fed.outputs):
-            far = {fed.output_name(link): self.compare.output_apart(fed.pair, link) for link in fed.outputs}
+                measured, _ = self._measured(replace(reruns, forward=True), inherited)
+                return [self._decide(reruns.pair, "forward", inherited, measured), *backward]
+        if inherited <= self.noise and not self._agree(reruns.pair, reruns.outputs):
+            far = {reruns.output_name(link): self.compare.output_apart(reruns.pair, link) for link in reruns.outputs}
             found = only(*max(far.items(), key=itemgetter(1)))
-            return [self._decide(fed.pair, "forward", inherited, [found]), *backward]
-        return [self._verdict(fed.pair, "forward", inherited, unknown, None, reason), *backward]
+            return [self._decide(reruns.pair, "forward", inherited, [found]), *backward]
+        return [self._verdict(reruns.pair, "forward", inherited, unknown, None, reason), *backward]
 
-    def _repeats_itself(self, pair: CallPair, number: int) -> bool:
+    def _repeats_itself(self, reruns: PairReruns, number: Literal[0, 1]) -> bool:
         """Tell whether a layer repeats its results of the model's run, given the same inputs.
 
-        One that keeps something from call to call does not, and a replay says nothing of it.
+        One that keeps something from call to call does not, and a rerun says nothing of it.
         """
-        models, call = self.models[number], (pair.reference, pair.port)[number]
+        call, double = (reruns.pair.reference, reruns.pair.port)[number], self.models[number].double is not None
         given = [self.store.get(value.stored) for value in call.inputs]
         try:
-            again = replay(
-                models.side,
-                models.layer(call.path),
-                call,
-                given,
-                double=models.double is not None,
-                seed=self.seed,
-                then=pair_steps(models.side, models.layer, pair.then[number]),
-            )
+            again = reruns.run(number, given, double=double, cotangents=())
         except NotReplayed:
             return False
-        return all(
+        return again is not None and all(
             one.shape == value.shape and relative(self.store.get(value.stored), one) <= ROUGH
             for one, value in zip(again.outputs, call.outputs, strict=False)
         )
 
-    def _measured(self, fed: ReplayInputs, inherited: float) -> Found:
+    def _measured(self, reruns: PairReruns, inherited: float) -> Found:
         """Measure a pair's outputs and gradients: where both runs agree in float64 on all of them, by these."""
-        pair, outputs = fed.pair, fed.outputs
-        known = self._gradients_known(pair, fed.inputs, outputs)
+        pair, outputs = reruns.pair, reruns.outputs
+        known = self._gradients_known(pair, reruns.inputs, outputs)
         apart = [self.compare.output_apart(pair, link) for link in outputs]
         if self.single or known is None or max([inherited, *apart]) > SAME_DOUBLE:
-            return self._in_full(fed, inherited)
-        forward = [only(fed.output_name(link), one) for link, one in zip(outputs, apart, strict=True)]
+            return self._in_full(reruns, inherited)
+        forward = [only(reruns.output_name(link), one) for link, one in zip(outputs, apart, strict=True)]
         backward = [
             only(f"gradient of input {pair.port.input_names[link.theirs]}", known)
-            for link in fed.inputs
-            if fed.backward and pair.reference.inputs[link.ours].gradient is not None
+            for link in reruns.inputs
+            if reruns.backward and pair.reference.inputs[link.ours].gradient is not None
         ]
         parameters = self._shared.largest(pair)
         return forward, backward if parameters is None else [*backward, only("gradients of parameters", parameters)]
 
-    def _in_full(self, fed: ReplayInputs, inherited: float) -> Found:
+    def _in_full(self, reruns: PairReruns, inherited: float) -> Found:
         """Measure the outputs, and the gradients that the layers give for the reference's cotangents."""
-        pair = fed.pair
+        pair = reruns.pair
         # An output that another one is made of has the other's share in its gradient: backward from both counts that twice.
-        several = sum(pair.reference.outputs[link.ours].gradient is not None for link in fed.outputs) > 1
-        calls = zip(self._calls, (pair.reference, pair.port), strict=True)
-        again = any(counted[id(call.layer)] > 1 for counted, call in calls)
+        several = sum(pair.reference.outputs[link.ours].gradient is not None for link in reruns.outputs) > 1
+        calls = zip(self._repeated, (pair.reference, pair.port), strict=True)
+        again = any(call.path in repeated for repeated, call in calls)
         truths = None if several or again else self._truths(pair)
-        replays = PairReplays(self.models, fed, self.seed)
-        measured = self._outputs(replays, whole=inherited <= self.noise.limit)
-        closer = PairReplays(self.models, replace(fed, pair=replace(pair, whole=False)), self.seed)
+        measured = self._outputs(reruns, whole=inherited <= self.noise)
+        closer = replace(reruns, pair=replace(pair, whole=False))
         if pair.whole and _slightly(measured):
-            replays = closer
-            measured = self._outputs(replays, whole=inherited <= self.noise.limit)
-        if classify(measured)[0] is Closeness.DIFFERS and 0 < inherited <= self.noise.limit:
-            measured = self._outputs(replays, whole=False)  # it may have been given most of that
+            reruns = closer
+            measured = self._outputs(reruns, whole=inherited <= self.noise)
+        if classify(measured)[0] is Closeness.DIFFERS and 0 < inherited <= self.noise:
+            measured = self._outputs(reruns, whole=False)  # it may have been given most of that
         forward = classify(measured)[0]
         if forward not in FAULTS:
             self._made = max([self._made or 0.0, *(one.exact or 0.0 for one in measured)])
-        if not fed.backward:
+        if not reruns.backward:
             return measured, []
-        known = self._gradients_known(pair, fed.inputs, fed.outputs)
+        known = self._gradients_known(pair, reruns.inputs, reruns.outputs)
         path = pair.reference.path
         inside = [not path or f"{name}.".startswith(f"{path}.") for name in self.runs.reference.projected]
         if truths is not None and any(inside) and (known is None or not pair.whole):
-            truths = None if replays.reference64 is None else replays.reference64.parameters
-        found = self._measure_gradients((replays, closer), truths, known)
+            truths = None if reruns.reference64 is None else reruns.reference64.parameters
+        found = self._measure_gradients((reruns, closer), truths, known)
         if known is not None and classify(found)[0] is Closeness.DIFFERS:
-            found = self._measure_gradients((replays, closer), truths, None)
+            found = self._measure_gradients((reruns, closer), truths, None)
         return measured, found
 
-    def _agree(self, pair: CallPair, links: Sequence[TensorLink]) -> bool:
-        return self.compare.apart(pair.reference.outputs, pair.port.outputs, links) <= self.noise.limit
+    @cached_property
+    def _repeated(self) -> list[set[str]]:
+        """The paths of both models' layers that are called more than once."""
+        return [{call.path for call in trace.calls if call.turn} for trace in self.runs.traces]
 
-    def _outputs(self, replays: PairReplays, *, whole: bool) -> list[Measured]:
-        """Measure the outputs; ``whole``: in float64 by the models' runs, else by a replay."""
-        found, fed = [], replays.fed
-        for link in fed.outputs:
-            what = fed.output_name(link)
+    def _agree(self, pair: CallPair, links: Sequence[TensorLink]) -> bool:
+        return self.compare.apart(pair.reference.outputs, pair.port.outputs, links) <= self.noise
+
+    def _outputs(self, reruns: PairReruns, *, whole: bool) -> list[Measured]:
+        """Measure the outputs; ``whole``: in float64 by the models' runs, else by a rerun."""
+        found = []
+        for link in reruns.outputs:
+            what = reruns.output_name(link)
             exact: Array | float | None
             if whole and self.exact:
-                exact = self.compare.output_apart(fed.pair, link)
-            elif replays.port64 is None:
+                exact = self.compare.output_apart(reruns.pair, link)
+            elif reruns.port64 is None:
                 exact = None
             else:
-                exact = link.layout.back(replays.port64.outputs[link.theirs])
-            slow, fast = replays.reference32, replays.port32
+                exact = link.layout.back(reruns.port64.outputs[link.theirs])
+            slow, fast = reruns.reference32, reruns.port32
             if slow is None and fast is None and isinstance(exact, float):
                 found.append(only(what, exact))
                 continue
-            moved = None if self.exact or exact is not None else replays.moved
+            moved = None if self.exact or exact is not None else reruns.moved
             found.append(
                 measure(
                     what,
-                    fed.result(link.ours),
+                    reruns.result(link.ours),
                     None if slow is None else slow.outputs[link.ours],
                     None if fast is None else link.layout.back(fast.outputs[link.theirs]),
                     exact,
@@ -692,46 +649,21 @@ class PairJudge:
         odd = next(filter(None, (self.compare.nan_in_one(*both) for both in values)), "")
         return replace(verdict, nan=True, reason=f"it gives {odd}") if odd else verdict
 
-    def _verdict(
-        self,
-        pair: CallPair,
-        direction: Direction,
-        inherited: float,
-        closeness: Closeness,
-        worst: Measured | None,
-        reason: str,
-    ) -> LayerVerdict:
-        own = None if worst is None else worst.exact if worst.port is None else worst.port
-        return LayerVerdict(
-            reference_path=pair.reference.path,
-            port_path=pair.port.path,
-            reference_type=pair.reference.type,
-            port_type=pair.port.type,
-            turn=pair.port.turn,
-            direction=direction,
-            inherited=inherited,
-            own=own,
-            ratio=None if worst is None else ratio(worst),
-            closeness=closeness,
-            method="float64" if self.exact or (worst is not None and worst.exact is not None) else "float32",
-            reason=reason,
-        )
-
     def _measure_gradients(
-        self, replays: tuple[PairReplays, PairReplays], truths: Mapping[str, Array] | None, known: float | None
+        self, reruns: tuple[PairReruns, PairReruns], truths: Mapping[str, Array] | None, known: float | None
     ) -> list[Measured]:
         """Measure the gradients that a layer gives, of a container closer where it is a little off."""
 
-        def measured(one: PairReplays) -> list[Measured]:
-            kept = self._shared.known_layouts(one.fed.pair)
+        def measured(one: PairReruns) -> list[Measured]:
+            kept = self._shared.known_layouts(one.pair)
             return [
                 *input_gradients(one, known=known, double=self.exact),
                 *parameter_gradients(one, truths, kept, known=known, double=self.exact),
             ]
 
-        plain, closer = replays
+        plain, closer = reruns
         found = measured(plain)
-        return measured(closer) if plain.fed.pair.whole and _slightly(found) else found
+        return measured(closer) if plain.pair.whole and _slightly(found) else found
 
     def _gradients_known(
         self, pair: CallPair, inputs: Sequence[TensorLink], outputs: Sequence[TensorLink]

@@ -13,7 +13,7 @@ from tipchain.core.blame import one_line
 from tipchain.core.machine import keep_memory
 from tipchain.core.progress import LATE, OutOfTime, Pace
 from tipchain.errors import UsageError
-from tipchain.explain.locate.between_layers import ENLARGED, Enlarged, Noise
+from tipchain.explain.locate.between_layers import ENLARGED, Enlarged
 from tipchain.explain.locate.differences import Sketch, relative
 from tipchain.explain.locate.gradients import large_weights
 from tipchain.explain.locate.judging import PairJudge, rounded, same_numbers
@@ -27,7 +27,7 @@ from tipchain.explain.locate.matching import (
     pair_layers,
     pair_packed,
 )
-from tipchain.explain.locate.replay import BothModels, Corrections, Doubles, Models
+from tipchain.explain.locate.rerun import BothModels, Corrections, Doubles, Models
 from tipchain.explain.locate.runs import (
     LargeWeight,
     ModelInputs,
@@ -114,7 +114,7 @@ class Located:
         """
         if any(one.at_fault and one.port_path == verdict.port_path for one in self.verdicts):
             return replace(self, again=self.again | {verdict.port_path})
-        before = None if pair is None else (pair.port.path, pair.port.turn)
+        before = None if pair is None else pair.port.key
         place = next(
             (
                 number
@@ -183,8 +183,11 @@ class Locator:
     pace: Pace = field(default_factory=Pace)
     equal_nan: bool = False
     single: bool = False
-    _sketches: dict[int, Sketch] = field(default_factory=dict)
-    _habits: tuple[bool, frozenset[int]] = (False, frozenset())
+    _models: Pair = field(init=False)
+    _losses: Losses = field(init=False)
+    _layers: Sequence[LayerPair] = field(init=False)
+    _sketches: dict[int, Sketch] = field(init=False, default_factory=dict)
+    _habits: tuple[bool, frozenset[int]] = field(init=False, default=(False, frozenset()))
 
     def locate(
         self,
@@ -202,67 +205,61 @@ class Locator:
             Exception: what a model raises in float32, or the reference in float64 with a loss.
         """
         known = pair_layers(reference, port, names) if pairs is None else pairs
-        layers = [*known, *pair_packed(reference, port, known)]
-        asked = (reference, port), losses, layers
+        self._models, self._losses = (reference, port), losses
+        self._layers = [*known, *pair_packed(reference, port, known)]
         self.store.samples = samples_of(inputs)
         self.store.room = max(self.store.room, int(BESIDE * sum(map(bytes_of, (reference, port)))))
         with keep_memory():
-            found, whole = self._by_outlines(inputs, *asked)
+            found, whole = self._by_outlines(inputs)
             try:
-                found = found or self._in_full(inputs, whole, *asked)
+                found = found or self._in_full(inputs, whole)
             except OutOfTime:
                 raise OutOfTime(None if whole is None else max(whole.outputs, default=0.0)) from None
-        return replace(found, layers=tuple(layers))
+        return replace(found, layers=tuple(self._layers))
 
-    def _by_outlines(
-        self, inputs: ModelInputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]
-    ) -> tuple[Located | None, WholeBatch | None]:
+    def _by_outlines(self, inputs: ModelInputs) -> tuple[Located | None, WholeBatch | None]:
         """Compare the models by outlines of their tensors; None where whole ones are needed."""
         whole: WholeBatch | None = None
         with suppress(NotHeld):
-            judge = self._judge(inputs, models, losses, layers)
+            judge = self._judge(inputs)
             whole = WholeBatch.of(judge)
             cut = self.store.cut or any(run.projected for run in judge.runs)
-            found = self._located(judge, judge.judge(hasty=cut), inputs, models, layers)
+            found = self._located(judge, judge.judge(hasty=cut), inputs)
             if found.first is None or not cut:
                 return found, whole
         return None, whole
 
-    def _in_full(
-        self, inputs: ModelInputs, whole: WholeBatch | None, models: Pair, losses: Losses, layers: Sequence[LayerPair]
-    ) -> Located:
+    def _in_full(self, inputs: ModelInputs, whole: WholeBatch | None) -> Located:
         """Compare the models with all tensors held: on some samples where they part as on all, else on all."""
         cut, self.store.samples = self.store.cut, None
         self.store.forget()
         gc.collect()  # the copies of both models
-        few = None if whole is None or not cut or self._trains(models) else few_of(inputs)
-        found = None if whole is None or few is None else self._by_few(few, whole, models, losses, layers)
+        few = None if whole is None or not cut or self._trains() else few_of(inputs)
+        found = None if whole is None or few is None else self._by_few(few, whole)
         if found is not None:
             return found
         self._sketches.clear()
-        judge = self._judge(inputs, models, losses, layers)
-        return self._located(judge, judge.judge(), inputs, models, layers)
+        judge = self._judge(inputs)
+        return self._located(judge, judge.judge(), inputs)
 
-    def _by_few(
-        self, few: ModelInputs, whole: WholeBatch, models: Pair, losses: Losses, layers: Sequence[LayerPair]
-    ) -> Located | None:
+    def _by_few(self, few: ModelInputs, whole: WholeBatch) -> Located | None:
         """Compare the models on some samples, all tensors held; nothing is told where they part elsewhere than on all."""
         self._sketches.clear()
         with suppress(Exception):  # what is no batch of samples cannot be cut
-            judge = self._judge(few, models, losses, layers)
-            if whole.same_place(judge):
-                return whole.completed(self._located(judge, judge.judge(), few, models, layers))
+            judge = self._judge(few)
+            if judge.parting() == whole.parting:  # they part at the same call, or as little
+                return whole.completed(self._located(judge, judge.judge(), few))
         self.store.forget()
         gc.collect()
         return None
 
-    def _judge(self, inputs: ModelInputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]) -> PairJudge:
+    def _judge(self, inputs: ModelInputs) -> PairJudge:
         """Return the judge of both; where they differ, perhaps with other random numbers.
 
         One side may keep where numbers are small, the other where they are large, if one makes masks by hand. What one draws in
         another shape may stand in another order: such a mask keeps all.
         """
-        judge = self._run_and_match(inputs, models, losses, layers)
+        judge = self._run_and_match(inputs)
         drawn = judge.runs.port.draws
         for small, even in ((drawn.mixed(range(len(drawn.made))), frozenset[int]()), (False, drawn.unclear())):
             before, apart = self._habits, max(judge.outputs_apart(), default=0.0)
@@ -272,49 +269,38 @@ class Locator:
                 continue
             self._habits = habits
             self._sketches.clear()
-            other = self._run_and_match(inputs, models, losses, layers)
+            other = self._run_and_match(inputs)
             if max(other.outputs_apart(), default=0.0) < apart:
                 judge = other
             else:
                 self._habits = before
         return judge
 
-    def _run_and_match(
-        self, inputs: ModelInputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]
-    ) -> PairJudge:
-        loss, _ = losses
-        copies, runs, both = self._run_both(models, inputs, losses, layers)
+    def _run_and_match(self, inputs: ModelInputs) -> PairJudge:
+        loss, _ = self._losses
+        copies, runs, both = self._run_both(inputs)
         alone = [one for number, one in enumerate(runs.reference.values) if number not in both]
         if loss is None and both and any(one.gradient is not None for one in alone):
             # Backward must start from the same outputs on both sides, which is known only now.
-            copies, runs, _ = self._run_both(models, inputs, losses, layers, both)
-        return self._paired(copies, runs, layers)
+            copies, runs, _ = self._run_both(inputs, both)
+        return self._paired(copies, runs)
 
-    def _paired(
-        self, models: BothModels, runs: TracedRuns, layers: Sequence[LayerPair], noise: Noise | None = None
-    ) -> PairJudge:
+    def _paired(self, models: BothModels, runs: TracedRuns, noise: float = 0.0) -> PairJudge:
         """Match the calls of two runs, and return their judge."""
         return PairJudge(
             models=models,
             runs=runs,
-            matching=match_calls(*runs.traces, layers, self._close),
+            matching=match_calls(*runs.traces, self._layers, self._close),
             store=self.store,
             seed=self.seed,
             exact=models.port.double is not None,
             equal_nan=self.equal_nan,
-            noise=noise or Noise(),
+            noise=noise,
             pace=self.pace,
             single=self.single,
         )
 
-    def _located(
-        self,
-        judge: PairJudge,
-        verdicts: tuple[LayerVerdict, ...],
-        inputs: ModelInputs,
-        models: Pair,
-        layers: Sequence[LayerPair],
-    ) -> Located:
+    def _located(self, judge: PairJudge, verdicts: tuple[LayerVerdict, ...], inputs: ModelInputs) -> Located:
         """Return a judge's findings; the layers are the user's from now on, not copies."""
         ours, theirs = judge.models
         found = Located(
@@ -329,16 +315,16 @@ class Locator:
             learns=ours.double is not None and bool(ours.side.parameters(ours.double.whole)),
             late=judge.late,
             joint=tuple(judge.joint),
-            noise=judge.noise.limit if judge.exact else rounded(verdicts, "forward"),
+            noise=judge.noise if judge.exact else rounded(verdicts, "forward"),
             gradients=judge.gradients_apart(),
             alike=judge.alike,
         )
         with suppress(Exception):  # a model may refuse what hooks hand it, and tensors may not be held
-            for code in self._later(judge, verdicts, inputs, layers):
+            for code in self._later(judge, verdicts, inputs):
                 found = found.with_later(*code)
         samples = self.store.samples
         try:
-            found = self._with_elsewhere(found, judge, inputs, models, layers)
+            found = self._with_elsewhere(found, judge, inputs)
         except OutOfTime:
             found = replace(found, untried=LATE)
         except Exception as error:  # noqa: BLE001  (a model may refuse large values, or fewer samples)
@@ -346,14 +332,14 @@ class Locator:
         self.store.samples = samples
         shown = found.later.values()
         runs = (found.reference, *(one.reference for one in shown)), (found.port, *(one.port for one in shown))
-        for side, model, several in zip(self.sides, models, runs, strict=True):
+        for side, model, several in zip(self.sides, self._models, runs, strict=True):
             users = dict(side.layers(model))
             for call in (call for run in several for call in run.trace.calls):
                 call.layer = users.get(call.path, call.layer)
         return found
 
     def _later(
-        self, judge: PairJudge, verdicts: Sequence[LayerVerdict], inputs: ModelInputs, layers: Sequence[LayerPair]
+        self, judge: PairJudge, verdicts: Sequence[LayerVerdict], inputs: ModelInputs
     ) -> Iterator[tuple[LayerVerdict, CallPair | None, PairJudge]]:
         """Yield further faults of code between layers, the pairs with wrong tensors, and their judges.
 
@@ -401,21 +387,19 @@ class Locator:
                     known=known,
                     pace=self.pace,
                 )
-            now = self._paired(judge.models, judge.runs._replace(port=run), layers, judge.noise)
+            now = self._paired(judge.models, judge.runs._replace(port=run), now.noise)
 
-    def _with_elsewhere(
-        self, found: Located, judge: PairJudge, inputs: ModelInputs, models: Pair, layers: Sequence[LayerPair]
-    ) -> Located:
+    def _with_elsewhere(self, found: Located, judge: PairJudge, inputs: ModelInputs) -> Located:
         """Return the findings with the verdict about code that differs at layers' large values.
 
         Both models run once more, forward in float32. So code between the layers is judged by what it makes of numbers that
         these inputs do not show. What seems to differ is judged in float64, with all tensors held.
         """
         same = found.first is None and not found.late and judge.alike_outside
-        if not same or self._trains(models) or any(run.draws.made for run in judge.runs) or not judge.has_code():
+        if not same or self._trains() or any(run.draws.made for run in judge.runs) or not judge.has_code():
             return found
         few, pairs = few_of(inputs) or inputs, judge.agreeing()
-        keys = {(one.port.path, one.port.turn) for one in pairs}
+        keys = {one.port.key for one in pairs}
         singles = BothModels(*(replace(one, double=None) for one in judge.models))
         # Where outlines did not do before, they do not here.
         for copies, samples in ((singles, self.store.samples and samples_of(few)), (judge.models, None)):
@@ -432,10 +416,8 @@ class Locator:
             cut = both.cut_off(runs.port.trace)
             if cut is not None:
                 return replace(found, verdicts=(*found.verdicts, told := judge.cuts_off(*cut)), first=told)
-            now = self._paired(copies, runs, layers, Noise(ROUGH))
-            now.matching = replace(
-                now.matching, pairs=tuple(one for one in now.matching.pairs if (one.port.path, one.port.turn) in keys)
-            )
+            now = self._paired(copies, runs, ROUGH)
+            now.matching = replace(now.matching, pairs=tuple(one for one in now.matching.pairs if one.port.key in keys))
             code = now.first_code()
             nan = any(
                 self.store.has_nan(one.stored) for one in runs.reference.values
@@ -478,9 +460,9 @@ class Locator:
         reference = run(0, None)
         return TracedRuns(reference, run(1, Twins(reference.trace, self.store)))
 
-    def _trains(self, models: Pair) -> bool:
+    def _trains(self) -> bool:
         """Tell whether a layer may be in train mode: samples then depend on the others."""
-        for side, model in zip(self.sides, models, strict=True):
+        for side, model in zip(self.sides, self._models, strict=True):
             if self.training or (self.training is None and model.training):
                 return True
             kept = self.training is None or model.training == self.training
@@ -489,12 +471,7 @@ class Locator:
         return False
 
     def _run_both(
-        self,
-        models: Pair,
-        inputs: ModelInputs,
-        losses: Losses,
-        layers: Sequence[LayerPair],
-        only: Collection[int] | None = None,
+        self, inputs: ModelInputs, only: Collection[int] | None = None
     ) -> tuple[BothModels, TracedRuns, set[int]]:
         """Run both; return also which outputs of the reference's the port has. Backward starts from ``only`` those."""
         start = partial(random_start, seed=self.seed, only=only)
@@ -502,8 +479,9 @@ class Locator:
         drawn = Draws(self.seed, small=small, even=even)
         large: tuple[Sequence[LargeWeight], Sequence[LargeWeight]] = (), ()
         if self.store.samples is not None:
-            large = large_weights(self.sides, models, layers)
-        (reference_model, port_model), (loss, port_loss), (large_ones, port_large) = models, losses, large
+            large = large_weights(self.sides, self._models, self._layers)
+        (reference_model, port_model), (loss, port_loss) = self._models, self._losses
+        large_ones, port_large = large
         ours, reference = self._run(self.sides.reference, reference_model, inputs, loss, drawn, start, large_ones)
         if ours.double is not None:
             ours.double.lay_aside()
@@ -532,7 +510,7 @@ class Locator:
         in_order = port.draws.in_order()
         if not port.draws.made or (in_order and _agree(reference, port)):
             return BothModels(ours, theirs), TracedRuns(reference, port), both
-        partners = partners_of(drawn_between(reference, layers, 0), drawn_between(port, layers, 1))
+        partners = partners_of(drawn_between(reference, self._layers, 0), drawn_between(port, self._layers, 1))
         if in_order:  # numbers that fit may yet be another branch's, or of what the port does not do
             partners = _with_others(partners, reference.draws.made, port.draws.made)
         if partners != port.draws.partners:
@@ -621,10 +599,6 @@ class WholeBatch:
         """Return the findings before any layer is judged."""
         ours, theirs = (replace(run, trace=Trace(calls=()), values=()) for run in judge.runs)
         return cls(reference=ours, port=theirs, outputs=judge.outputs_apart(), parting=judge.parting())
-
-    def same_place(self, judge: PairJudge) -> bool:
-        """Tell whether the models, run on some samples, part at the same call, or as little as here."""
-        return judge.parting() == self.parting
 
     def completed(self, found: Located) -> Located:
         """Return the findings about some samples, with the outputs of all."""

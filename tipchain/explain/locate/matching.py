@@ -506,13 +506,13 @@ def _align(ours: Sequence[Call], theirs: Sequence[Call], close: Close) -> list[C
         return []
     scores = np.array([[_score(one, other, close) for other in theirs] for one in ours])
     found: dict[tuple[str, str], list[tuple[Call, Call]]] = defaultdict(list)
-    for i, j in _best_pairs(scores):
+    for i, j in best_pairs(scores):
         found[ours[i].path, theirs[j].path].append((ours[i], theirs[j]))
     turns = (_same_turns(pairs, close) for pairs in found.values())
     return [CallPair(reference=one, port=other) for pairs in turns for one, other in pairs]
 
 
-def _best_pairs(scores: Array) -> list[tuple[int, int]]:
+def best_pairs(scores: Array) -> list[tuple[int, int]]:
     """Return the pairs of two sequences, both in order, of which the sum of the scores is largest; 0 pairs nothing."""
     rows, columns = scores.shape
     best = np.zeros((rows + 1, columns + 1))
@@ -687,7 +687,10 @@ class Comparer:
         """
         fits = len(ours) == len(theirs) and all(map(self.layout, ours, theirs))
         # Where they do not fit one by one, a tensor that is given several times is linked once.
-        left, free = (list(range(len(side))) if fits else _once(side) for side in (ours, theirs))
+        left, free = (
+            [number for number, value in enumerate(side) if fits or value not in side[:number]]
+            for side in (ours, theirs)
+        )
         found: list[TensorLink] = []
 
         def link(one: int, other: int) -> None:
@@ -722,7 +725,7 @@ class Comparer:
             [0.0 if self.layout(one, other) is None else 1.0 + most * self._same(one, other) for other in others]
             for one in (ours[number] for number in left)
         ]
-        return [(left[i], free[j]) for i, j in _best_pairs(np.array(scores).reshape(len(left), len(free)))]
+        return [(left[i], free[j]) for i, j in best_pairs(np.array(scores).reshape(len(left), len(free)))]
 
     def _same(self, one: TracedValue, other: TracedValue) -> bool:
         layout = self.layout(one, other)
@@ -803,11 +806,6 @@ class Comparer:
         if key not in self._known:
             self._known[key] = self._relative(one.gradient, other.gradient, layout, gradient=True)
         return self._known[key]
-
-
-def _once(values: Sequence[TracedValue]) -> list[int]:
-    """Return the numbers of the values, a tensor that is given several times once."""
-    return [number for number, value in enumerate(values) if value not in values[:number]]
 
 
 def _word(name: str) -> str:

@@ -14,21 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tipchain.core.blame import is_users, one_line
+from tipchain.core.blame import is_users
 from tipchain.explain.findings import Cause, Diagnosis, SourceLine, shown_path
-from tipchain.explain.locate.differences import relative
-from tipchain.explain.locate.runs import (
-    ModelInputs,
-    TracedRun,
-    bind,
-    buffers_of,
-    call_model,
-    changed_buffers,
-    drawn_between,
-    samples_of,
-)
-from tipchain.explain.locate.trace import take_out
-from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
+from tipchain.explain.locate.rerun import conditions
+from tipchain.explain.locate.runs import ModelInputs, TracedRun, bind, call_model, drawn_between, samples_of
+from tipchain.explain.locate.verdicts import LayerVerdict
 from tipchain.facts.layers import kind_of
 from tipchain.framework_types import Array, Model, Nested
 from tipchain.frameworks.base import map_nested
@@ -38,8 +28,6 @@ from tipchain.numbers.tolerance import ROUGH
 
 if TYPE_CHECKING:
     from tipchain.explain.locate.locate import Located
-
-Shapes = tuple[tuple[int, ...], ...]
 
 
 @contextmanager
@@ -73,12 +61,6 @@ class Called:
     made: tuple[Sequence[Array], Sequence[Array]]
     apart: float | None
     changed: bool
-
-    @property
-    def shapes(self) -> tuple[Shapes, Shapes]:
-        """The shapes of the outputs of both."""
-        ours, theirs = self.made
-        return _shapes(ours), _shapes(theirs)
 
     @property
     def differs(self) -> bool:
@@ -121,7 +103,7 @@ def is_fault(error: Exception, side: LiveSide, model: Model) -> bool:
     return package != "tipchain" and not (own and code.co_code[last.tb_lasti] == dis.opmap["RAISE_VARARGS"])
 
 
-def _raising(error: Exception, side: LiveSide, model: Model) -> str:
+def raising(error: Exception, side: LiveSide, model: Model) -> str:
     """Return the path of the innermost layer whose code, other than the framework's, was running when something was raised."""
     paths = {id(one): path for path, one in side.layers(model) if type(one).__module__.partition(".")[0] != side.name}
     inside = [paths.get(id(frame.f_locals.get("self"))) for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -158,51 +140,10 @@ def call_seeded(
     Raises:
         Exception: whatever the model raises.
     """
-    side.seed(seed)
-    with side.precision(double=double), side.randomness(draws), side.recording(gradient=False):
+    with conditions(side, double=double, seed=seed, draws=draws, gradient=False):
         for given in filter(None, (before, inputs)):
             output = call_model(side, model, bind(model, given), double=double)
     return output
-
-
-def call_both(
-    sides: Sides,
-    models: tuple[Model, Model],
-    inputs: ModelInputs,
-    seed: int,
-    *,
-    training: bool,
-    double: bool,
-    before: ModelInputs | None = None,
-) -> Called | Refusal:
-    """Call copies of both models in a mode, with equal random numbers, without gradients; with other inputs ``before`` that."""
-    outputs: list[list[Array]] = []
-    drawn: list[Draws] = []
-    moved = False
-    for number, (side, model) in enumerate(zip(sides, models, strict=True)):
-        made = model
-        draws = Draws(seed, follows=drawn[0] if drawn else None)
-        drawn.append(draws)
-        try:
-            made = side.copied(model, double=double, training=training)
-            held = buffers_of(side, made)
-            output = call_seeded(side, made, inputs, draws, seed=seed, double=double, before=before)
-            _, tensors, _ = take_out(output, side.is_tensor)
-        except Exception as error:  # noqa: BLE001  (a model may refuse the mode or the inputs: labels it lacks, a batch of one)
-            told, fault = one_line(error), bool(number) and is_fault(error, side, made)
-            path = _raising(error, side, made) if fault else ""
-            return Refusal(by_port=bool(number), told=told, fault=fault, path=path, made=outputs[0] if number else ())
-        outputs.append([side.array(one) for one in tensors])
-        moved = moved or bool(changed_buffers(held, buffers_of(side, made)))
-    ours, theirs = outputs
-    apart = None
-    if drawn[1].in_order() and ours and _shapes(ours) == _shapes(theirs):
-        apart = max(relative(one, other) for one, other in zip(ours, theirs, strict=True))
-    return Called(draws=(drawn[0], drawn[1]), made=(ours, theirs), apart=apart, changed=moved)
-
-
-def _shapes(arrays: Sequence[Array]) -> Shapes:
-    return tuple(one.shape for one in arrays)
 
 
 Place = tuple[str, str]
@@ -237,12 +178,6 @@ class UnlikeDraw:
     def place(self) -> str:
         """The layer of the port's that a cause is about: the one that draws, or the one that should."""
         return self.port_path if self.port is not None else (self.between[0] or self.between[1]).rpartition(".")[0]
-
-    @property
-    def has_other_rate(self) -> bool:
-        """Whether both are masks that drop other shares."""
-        ours, theirs = self.reference, self.port
-        return ours is not None and theirs is not None and not ours.is_as_frequent(theirs)
 
 
 class _Comparer:
@@ -361,24 +296,18 @@ def unlike_draws(found: Located, models: Sequence[Model]) -> list[UnlikeDraw]:
     return _Comparer(found, models).unlike()
 
 
-def judge_draws(unlike: Sequence[UnlikeDraw], models: Sequence[Model], shown: str = "") -> list[LayerVerdict]:
-    """Return a verdict about each layer whose draws cannot amount to the reference's, or all, where something has ``shown`` that."""
-    ours, theirs = models
-    layers = dict(ours.named_modules()), dict(theirs.named_sublayers(include_self=True))
-    types = [{path: type(layer).__name__ for path, layer in one.items()} for one in layers]
+def judge_draws(
+    unlike: Sequence[UnlikeDraw], fault: Callable[[str, str, str], LayerVerdict], shown: str = ""
+) -> list[LayerVerdict]:
+    """Return a verdict about each layer whose draws cannot amount to the reference's, or all, where something has ``shown`` that.
+
+    ``fault`` returns the verdict on a layer, given both paths and the reason.
+    """
     made: dict[str, LayerVerdict] = {}
     for one in unlike:
         if (one.sure or shown) and one.place not in made:
-            made[one.place] = LayerVerdict(
-                reference_path=one.reference_path,
-                port_path=one.place,
-                reference_type=types[0].get(one.reference_path, ""),
-                port_type=types[1].get(one.place, ""),
-                direction="forward",
-                own=None,
-                closeness=Closeness.DIFFERS,
-                reason=f"{_tell(one).message}{f'; {shown}' if shown else ''}",
-            )
+            reason = f"{_tell(one).message}{f'; {shown}' if shown else ''}"
+            made[one.place] = fault(one.reference_path, one.place, reason)
     return list(made.values())
 
 

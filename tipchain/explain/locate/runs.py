@@ -18,6 +18,7 @@ import numpy as np
 from tipchain.core.progress import Pace
 from tipchain.errors import UsageError
 from tipchain.explain.locate.differences import projections, projections_of_convolution, projections_of_product
+from tipchain.explain.locate.rerun import as_float, conditions, run_backward
 from tipchain.explain.locate.trace import Store, Trace, TracedValue, Tracer, Twins, put_back, take_out
 from tipchain.framework_types import Array, Loss, Model, Nested, Tensor
 from tipchain.frameworks.base import like_sequence, map_nested
@@ -419,9 +420,8 @@ def run_model(
         Exception: whatever the user's model or loss raises.
     """
     bound = bind(model, inputs)
-    side.seed(seed)
     held = buffers_of(side, model)
-    with side.precision(double=double), side.randomness(draws), side.recording(gradient=backward or flows):
+    with conditions(side, double=double, seed=seed, draws=draws, gradient=backward or flows):
         tracer = Tracer(side, model, store, known, draws, pace)
         with tracer.watching(), _projecting(side, model, large) as projected:
             output = call_model(side, model, bound, double=double, gradient=flows)
@@ -440,7 +440,7 @@ def run_model(
                 )
             projected.backward = True
             if backward and value is None:
-                _start(side, tensors, starts())
+                run_backward(side, tensors, starts(), double=double)
             elif backward and side.takes_gradient(value):
                 value.backward()
         return TracedRun(
@@ -616,13 +616,6 @@ def labels_of(side: LiveSide, inputs: ModelInputs, *, double: bool) -> object:
     return with_tensors(side, inputs.labels, double=double)
 
 
-def as_float(array: Array, *, double: bool) -> Array:
-    """Return floats in float64 or float32, anything else as it is."""
-    if not np.issubdtype(array.dtype, np.floating):
-        return array
-    return array.astype(np.float64 if double else np.float32)
-
-
 def random_start(
     values: Sequence[TracedValue], names: Sequence[str], *, seed: int, only: Collection[int] | None = None
 ) -> list[Array | None]:
@@ -633,14 +626,3 @@ def random_start(
         generator.standard_normal(one.shape, dtype=np.float32) if one.dtype.kind == "f" else None for one in values
     ]
     return [one if only is None or number in only else None for number, one in enumerate(drawn)]
-
-
-def _start(side: LiveSide, outputs: Sequence[Tensor], given: Sequence[Array | None]) -> None:
-    """Run backward from outputs, each with its gradient."""
-    parts = [
-        (one * side.tensor(drawn.astype(str(one.dtype).rpartition(".")[2]), gradient=False)).sum()
-        for one, drawn in zip(outputs, given, strict=True)
-        if drawn is not None and side.takes_gradient(one)
-    ]
-    if parts:
-        sum(parts[1:], parts[0]).backward()

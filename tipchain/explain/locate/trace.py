@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tempfile
 import weakref
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache, partial
 from math import inf, isfinite, prod, sqrt
@@ -16,7 +16,7 @@ import numpy as np
 
 from tipchain.core.progress import OutOfTime, Pace
 from tipchain.explain.locate.differences import relative
-from tipchain.framework_types import Array, Model, Nested, Tensor
+from tipchain.framework_types import Array, Model, Nested, Options, Tensor
 from tipchain.frameworks.base import like_sequence, map_nested
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.tolerance import CONSTANT, SAME_DOUBLE, SAME_SINGLE
@@ -267,6 +267,45 @@ def put_back(structure: object, tensors: Sequence[object]) -> Nested:
 # What every layer of a model was given and gave, forward and backward, in the order of the calls.
 
 
+CallKey = tuple[str, int]
+"""A layer's path, and which call of it."""
+
+
+@contextmanager
+def each_call(
+    side: LiveSide, model: Model, enter: Callable[[CallKey, Nested], None], leave: Callable[[CallKey, Nested], Nested]
+) -> Iterator[None]:
+    """Hand over each layer's call: nested inputs, and the result, which ``leave`` may replace."""
+    paths, turns = {id(layer): path for path, layer in side.layers(model)}, Counter[str]()
+    begun: list[CallKey] = []
+
+    def before(layer: Model, args: tuple[Nested, ...], kwargs: Options) -> None:
+        path = paths[id(layer)]
+        begun.append((path, turns[path]))
+        turns[path] += 1
+        enter(begun[-1], (args, dict(kwargs)))
+
+    def after(layer: Model, result: Nested) -> Nested:
+        while begun[-1][0] != paths[id(layer)]:  # a call inside that raised, and was caught
+            begun.pop()
+        return leave(begun.pop(), result)
+
+    with ExitStack() as stack:
+        for _, layer in side.layers(model):
+            stack.callback(side.watch(layer, before, after))
+        yield
+
+
+def with_results(side: LiveSide, result: Nested, changes: Mapping[int, Callable[[Tensor], Tensor]]) -> Nested:
+    """Return a call's result with some of its tensors changed; None where none is, as `each_call` takes it."""
+    if not changes or not (side.is_tensor(result) or isinstance(result, tuple | list)):
+        return None
+    structure, tensors, _ = take_out(result, side.is_tensor)
+    for number, change in changes.items():
+        tensors[number] = change(tensors[number])
+    return put_back(structure, tensors)
+
+
 @dataclass(slots=True, eq=False)
 class TracedValue:
     """A tensor that went into or came out of a layer.
@@ -332,6 +371,11 @@ class Call:
     draws: Draws | None = None
     drawn: range = range(0)
 
+    @property
+    def key(self) -> CallKey:
+        """The layer's path, and which call of it."""
+        return self.path, self.turn
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trace:
@@ -368,40 +412,31 @@ class Tracer:
         pace: Pace | None = None,
     ) -> None:
         self._side, self._store, self._other, self._draws, self._pace = side, store, known, draws, pace
-        self._paths = dict(side.layers(model))
-        self._path_of = {id(layer): path for path, layer in self._paths.items()}
+        self._model, self._layers = model, dict(side.layers(model))
         self._calls: list[Call] = []
         self._open: list[Call] = []
-        self._turns: dict[int, int] = {}
         self._ended = 0
         self._known: dict[int, tuple[Callable[[], object], int, TracedValue]] = {}
 
-    @contextmanager
-    def watching(self) -> Iterator[Tracer]:
+    def watching(self) -> AbstractContextManager[None]:
         """Record until the context ends; backward may run inside it or afterwards."""
-        ends = [self._side.watch(layer, self._before, self._after) for layer in self._paths.values()]
-        try:
-            yield self
-        finally:
-            for end in ends:
-                end()
+        return each_call(self._side, self._model, self._enter, self._leave)
 
     def trace(self) -> Trace:
         """Return the records so far."""
         return Trace(calls=tuple(self._calls))
 
-    def _before(self, layer: object, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+    def _enter(self, key: CallKey, given: Nested) -> None:
         if self._pace is not None and self._pace.over:
             raise OutOfTime(None)
-        arguments, tensors, names = take_out((args, dict(kwargs)), self._side.is_tensor)
+        arguments, tensors, names = take_out(given, self._side.is_tensor)
         parent = self._open[-1] if self._open else None
-        turn = self._turns.get(id(layer), 0)
-        self._turns[id(layer)] = turn + 1
+        path, turn = key
         call = Call(
             number=len(self._calls),
-            path=self._path_of[id(layer)],
-            type=type(layer).__name__,
-            layer=layer,
+            path=path,
+            type=type(self._layers[path]).__name__,
+            layer=self._layers[path],
             turn=turn,
             parent=None if parent is None else parent.number,
             arguments=arguments,
@@ -415,8 +450,8 @@ class Tracer:
         self._calls.append(call)
         self._open.append(call)
 
-    def _after(self, layer: object, result: object) -> None:
-        while self._open[-1].layer is not layer:  # a call inside that raised, and was caught
+    def _leave(self, key: CallKey, result: Nested) -> None:
+        while self._open[-1].key != key:  # a call inside that raised, and was caught
             self._open.pop()
         call = self._open.pop()
         _, tensors, names = take_out(result, self._side.is_tensor)
@@ -471,7 +506,7 @@ class Twins:
     def __init__(self, trace: Trace, store: Store) -> None:
         self._store = store
         self._found: dict[Kind, list[TracedValue]] = defaultdict(list)
-        self._outputs = {(call.path, call.turn): call.outputs for call in trace.calls}
+        self._outputs = {call.key: call.outputs for call in trace.calls}
         self._copied: dict[int, tuple[Callable[[], object], TracedValue]] = {}
         for value in dict.fromkeys(one for call in trace.calls for one in (*call.inputs, *call.outputs)):
             self._found[value.shape, value.dtype.kind].append(value)

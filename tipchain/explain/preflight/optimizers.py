@@ -49,7 +49,6 @@ class SettingDifference:
     Attributes:
         path: Paddle's argument behind those of warm-ups that lead to it; ``kind`` for an optimizer's class.
         expected: the reference's value.
-        actual: the port's.
         shown: both as a message has them.
         names: of the parameters, where it does not differ for all; None of schedules.
         fix: what to write in the port.
@@ -57,7 +56,6 @@ class SettingDifference:
 
     path: tuple[str, ...]
     expected: Setting
-    actual: Setting
     shown: tuple[str, str]
     names: tuple[str, ...] | None = None
     fix: str
@@ -200,7 +198,7 @@ def differences(matched: Matched, theirs: Optimizer) -> list[SettingDifference]:
         expected, actual = (_class_of(one) for one in matched[0][1:])
         fix = f"use `paddle.optimizer.{expected}`"
         classes = expected, actual
-        return [SettingDifference(path=("kind",), expected=expected, actual=actual, shown=classes, names=(), fix=fix)]
+        return [SettingDifference(path=("kind",), expected=expected, shown=classes, names=(), fix=fix)]
     known = ["learning_rate", *(["weight_decay"] if all(kinds) else ())]
     known += dict.fromkeys(name for _, one, other in matched for name in (*one.options, *other.options))
     rate = float(theirs.get_lr()) if hasattr(theirs, "get_lr") else 0.0
@@ -217,9 +215,7 @@ def differences(matched: Matched, theirs: Optimizer) -> list[SettingDifference]:
             if name == "epsilon" and kinds[0] == "RMSProp":
                 fix += f": torch's {expected**0.5:.6g} stands beside the root, Paddle's below it"
             shown = _spell(name, expected), _spell(name, actual)
-            found.append(
-                SettingDifference(path=(name,), expected=expected, actual=actual, shown=shown, names=some, fix=fix)
-            )
+            found.append(SettingDifference(path=(name,), expected=expected, shown=shown, names=some, fix=fix))
     return found
 
 

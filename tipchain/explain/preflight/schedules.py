@@ -71,7 +71,7 @@ class ScheduleSettings:
             elif None not in (expected, actual) and not callable(expected) and not same(expected, actual):
                 shown = _shown(expected), _shown(actual)
                 fix = f"pass `{name}={shown[0]}` to the scheduler"
-                yield SettingDifference(path=(*path, name), expected=expected, actual=actual, shown=shown, fix=fix)
+                yield SettingDifference(path=(*path, name), expected=expected, shown=shown, fix=fix)
 
     def given(self, path: tuple[str, ...], value: Setting) -> ScheduleSettings:
         """Return it with another value of one argument."""

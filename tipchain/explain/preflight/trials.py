@@ -6,7 +6,7 @@ other sizes, every token; in both modes, forward and backward.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -20,13 +20,13 @@ from tipchain.explain.locate.differences import relative_arranged
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair
 from tipchain.explain.locate.other_runs import in_mode
-from tipchain.explain.locate.replay import NotReplayed, Replayed, replay
+from tipchain.explain.locate.rerun import NotReplayed, Rerun, rerun_layer, steps_after
 from tipchain.explain.locate.trace import NotHeld, Store, TracedValue
 from tipchain.explain.locate.verdicts import FINE
 from tipchain.explain.preflight.construction import alike, check_layers, every_path, name_of, place_of
 from tipchain.explain.preflight.paired import PairedLayers
 from tipchain.facts.layers import is_activation
-from tipchain.framework_types import Array, Model, Tensor
+from tipchain.framework_types import Array, Model
 from tipchain.frameworks.live_models import Sides
 from tipchain.numbers.tolerance import ROUGH
 from tipchain.weights.sides import join
@@ -315,18 +315,14 @@ class _Trial:
 
     def _run(
         self, number: Literal[0, 1], pair: PairedLayers, call: CallPair, given: Sequence[Array], *, training: bool
-    ) -> list[Replayed]:
+    ) -> list[Rerun]:
         """Return a layer's results forward, with gradients, and after a training, until it fails."""
         side, one = self.sides[number], (call.reference, call.port)[number]
         training = training and self.trained[number].get(one.path, True)
-        layer = side.copied((pair.reference, pair.port)[number], double=True, training=training)
-        then: list[Callable[[Tensor], Tensor]] = [
-            getattr(side.functional, step.name)
-            if step.function
-            else side.copied(self.layers[number][step.name], double=True, training=training)
-            for step in call.then[number]
-        ]
-        run, found = partial(replay, side, layer, one, given, double=True, seed=self.seed, then=then), []
+        copied = partial(side.copied, double=True, training=training)
+        layer = copied((pair.reference, pair.port)[number])
+        then = steps_after(side, call.then[number], lambda path: copied(self.layers[number][path]))
+        run, found = partial(rerun_layer, side, layer, one, given, double=True, seed=self.seed, then=then), []
         with suppress(NotReplayed):
             found.append(run())
             generator = np.random.default_rng([self.seed, 4])
@@ -358,7 +354,7 @@ def _flows(gradient: Array | None) -> bool:
     return gradient is not None and bool(gradient.any())
 
 
-def _apart(one: Replayed, other: Replayed) -> bool:
+def _apart(one: Rerun, other: Rerun) -> bool:
     if len(one.outputs) != len(other.outputs) or any(map(_differ, one.outputs, other.outputs)):
         return True
     if any(a is not None and b is not None and _differ(a, b) for a, b in zip(one.inputs, other.inputs, strict=True)):
