@@ -215,6 +215,11 @@ def test_a_statement_is_written_as_the_reference_has_it(port, tmp_path):
     assert not list(of_cause(told, lambda _: None))
 
 
+def test_a_transpose_that_paddles_linear_has_already_is_left_out(port):
+    told = cause(port, "qkv", "parting", "compare the code")
+    assert ["x = paddle.nn.functional.linear(x, self.qkv.weight)"] in changed(of_cause(told, lambda _: None))
+
+
 def test_of_a_cause_without_a_place_nothing_is_written(port):
     told = Diagnosis(code="argument", port_path="", message="", evidence="", fix="pass `axis=1` to `softmax`")
     assert not list(of_cause(told, lambda _: None))

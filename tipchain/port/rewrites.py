@@ -378,6 +378,7 @@ def of_cause(cause: Diagnosis, as_paddle: Callable[[Path], ast.Module | None]) -
     if cause.reference_place is not None:
         file, at = Path(cause.reference_place.file), cause.reference_place.line
         yield from _as_reference(source, place.line, PortFile.of(file), as_paddle(file), at)
+    yield from _not_turned(source, place.line)
 
 
 def _corrected(source: PortFile, line: int, fix: str) -> Iterator[Rewrite]:
