@@ -226,10 +226,6 @@ def _dropped(layer: object, _shape: Shape | None) -> object:
     return "channels" if axis == (0, 1) else f"what shares axes {axis}"
 
 
-def _slopes(layer: Model, _shape: Shape | None) -> int:
-    return int(held(layer, "weight", "_weight").shape[0])
-
-
 DROPOUT_RATE = Trait("p", named="dropout-p", visible=False)
 AXIS = Trait("dim", "axis", named="axis", axis=True)
 SOFTMAX_AXIS = Trait("dim", "axis", named="softmax-axis", read=_softmax_axis, axis=True)
@@ -285,7 +281,7 @@ FUNCTIONS = (
     _activation(
         "PReLU",
         "prelu",
-        Trait("num_parameters", named="slopes", read=_slopes),
+        Trait("num_parameters", named="slopes", read=lambda layer, _: int(held(layer, "weight", "_weight").shape[0])),
         storage=Storage(kind="PReLU", renamed={"weight": "_weight"}),
     ),
     _activation("Softmax", "softmax", SOFTMAX_AXIS, torch=("Softmax", "Softmax2d"), paddle=("Softmax", "Softmax2D")),

@@ -315,13 +315,13 @@ def affine_properties(torch: str = "affine") -> tuple[Trait, ...]:
     """Return the properties of a normalization that may scale and shift; ``torch`` is torch's argument."""
     return (
         Trait(torch, "weight_attr, bias_attr", named="affine", read=has_weight, write=write_presence),
-        Trait("bias", "bias_attr", read=_has_own_bias, write=write_presence),
+        Trait(
+            "bias",
+            "bias_attr",
+            read=lambda layer, shape: has_bias(layer, shape) if has_weight(layer, shape) else UNTOLD,
+            write=write_presence,
+        ),
     )
-
-
-def _has_own_bias(layer: object, shape: Shape | None) -> object:
-    """Tell whether a normalization that scales also shifts."""
-    return has_bias(layer, shape) if has_weight(layer, shape) else UNTOLD
 
 
 def has_bias(layer: object, _shape: Shape | None) -> bool:
