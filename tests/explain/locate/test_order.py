@@ -23,8 +23,7 @@ def told(found):
 
 
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("seed", range(1))
-def test_layers_may_be_judged_in_any_order(live, nets, monkeypatch, training, seed):
+def test_layers_may_be_judged_in_any_order(live, nets, monkeypatch, training):
     from tipchain.explain.locate.judging import PairJudge
 
     reference, port = live.equal(nets.torch.residual(len(MODES)), nets.paddle.residual(*MODES))
@@ -37,7 +36,7 @@ def test_layers_may_be_judged_in_any_order(live, nets, monkeypatch, training, se
 
     def shuffled(judge, pairs, **options):
         pairs = list(pairs)
-        random.Random(seed).shuffle(pairs)
+        random.Random(0).shuffle(pairs)
         orders.append([one.port.number for one in pairs])
         return judge_layers(judge, pairs, **options)
 
