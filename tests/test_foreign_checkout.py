@@ -217,7 +217,7 @@ def begin(suite: Path, *command: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         command or [sys.executable, "-m", "tipchain", "prepare", PARAMS, MODE],
         cwd=suite,
-        env=environment(suite),
+        env=environment(suite, **forking.variables()),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
