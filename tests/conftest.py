@@ -38,13 +38,13 @@ WAITING = (
 LONG = (
     "test_faults.py",
     "test_align.py",
-    "test_default.py",
+    "test_document_scripts.py",
+    "test_one_judge.py",
     "test_equal.py",
     "test_page_commands.py",
     "test_setup.py",
+    "test_suite_in_ci.py",
     "test_ci_files.py",
-    "test_reference_cache.py",
-    "test_resume.py",
 )
 """Files of the others that take longest, the dearest first, as the list at the end of a run shows them."""
 FIRST = (*MAIN_JOB, *WAITING, *LONG)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import forking
+import pytest
 from tiny_project import TinyProject
 
 from tipchain.errors import Outcome
@@ -59,7 +61,10 @@ def open_both_sides(project: TinyProject, stages: tuple[str, ...]) -> BothSides:
     case, mode = load_case(project.case), Mode.LITE_TRAIN_LITE_INFER
     folder = project.root / "in_process"
     folder.mkdir()
-    prepared = prepare(case, mode, stages, folder, SIDES, None)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in forking.variables(forking.HERE.parent).items():
+            patch.setenv(name, value)
+        prepared = prepare(case, mode, stages, folder, SIDES, None)
     assert not prepared.failures
     benches = {}
     for side in SIDES:

@@ -77,13 +77,13 @@ def test_in_place_of_a_driver_that_no_script_uses_it_runs_too(suite, recorder):
 
 def test_prepares_first_when_asked(suite):
     (suite / "test_tipc/prepare.sh").write_text("mkdir -p images\necho x > images/a.png\ntouch prepared\n")
-    done = drive(suite, PARAMS, MODE, "--prepare")
+    done = drive(suite, PARAMS, MODE, "--prepare", **forking.variables())
     assert done.returncode == 0, done.stdout + done.stderr
     assert (suite / "prepared").exists()
     assert "exit code 0" in done.stdout
     (suite / "test_tipc/prepare.sh").write_text("exit 3\n")
     before = list((suite / "test_tipc/output").rglob("report.json"))
-    done = drive(suite, PARAMS, MODE, "--prepare")
+    done = drive(suite, PARAMS, MODE, "--prepare", **forking.variables())
     assert done.returncode == 1
     assert "could not be prepared; nothing was run" in done.stderr
     assert list((suite / "test_tipc/output").rglob("report.json")) == before
@@ -192,7 +192,7 @@ def test_the_interpreter_named_runs_tipchain_and_the_commands(suite, tmp_path, r
 
 def test_a_missing_interpreter_of_the_file_is_named_with_the_way_out(suite):
     (suite / PARAMS).write_text(edit((suite / PARAMS).read_text(), ("python:", "python:python3.0")))
-    done = drive(suite, PARAMS, MODE)
+    done = drive(suite, PARAMS, MODE, **forking.variables())
     assert done.returncode == 1, done.stdout + done.stderr
     assert "python3.0" in done.stdout
     assert "--python" in done.stdout
@@ -217,7 +217,7 @@ def begin(suite: Path, *command: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         command or [sys.executable, "-m", "tipchain", "prepare", PARAMS, MODE],
         cwd=suite,
-        env=environment(suite),
+        env=environment(suite, **forking.variables()),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
@@ -403,7 +403,7 @@ def test_the_files_interpreter_is_taken_if_none_is_named(checked, venv):
 
 def test_a_chain_hands_its_interpreter_on(checked, venv):
     script(checked, "pip install x\n")
-    done = drive(checked, PARAMS, MODE, "--prepare", "--python", str(venv / "bin/python"))
+    done = drive(checked, PARAMS, MODE, "--prepare", "--python", str(venv / "bin/python"), **forking.variables())
     assert logged(checked) == [f"pip {venv} install x"], done.stdout + done.stderr
 
 

@@ -78,8 +78,7 @@ class Project:
             target = self.root / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(PROJECT / name, target)
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(PROJECT / "tipchain", self.root / "tipchain", ignore=ignored)
+        (self.root / "tipchain").symlink_to(PROJECT / "tipchain")
         self.write(PARAMS, DEMO_HEAD + DEMO_ALIGNMENT)
         self.write("configs/demo.yaml", DEMO_CASE)
         self.stubs.mkdir()

@@ -138,7 +138,7 @@ def test_a_framework_that_hangs(monkeypatch):
 
 @pytest.mark.frameworks
 @pytest.mark.parametrize("name", ["torch", "paddle"])
-def test_the_real_frameworks(name):
+def test_the_real_frameworks(name, forked):
     found = check_framework(name)
     assert found.outcome is Outcome.PASS, found.detail
     assert "devices: cpu" in found.detail

@@ -68,6 +68,7 @@ PORT = ["port", "--torch", "my.net:build", "--input", "2,3,8,8"]
 
 
 @pytest.mark.frameworks
+@pytest.mark.usefixtures("forked")
 def test_a_torch_file_becomes_a_port_that_is_proved(here, capsys):
     assert main([*PORT, "--fix", "--yes", "--json", "report.json", "--html", "page.html"]) == ExitCode.PASSED
     told = capsys.readouterr().out

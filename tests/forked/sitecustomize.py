@@ -74,6 +74,8 @@ def kind_of(words: list[str]) -> str:
         return os.environ.get(BOTH) or words[2].rpartition("recorder_")[2].removesuffix(".json")
     if words[:2] == ["-m", "tipchain.commands.init"]:
         return words[2]
+    if words[:2] == ["-m", "hostile.attack"]:
+        return KINDS[0] if words[2] == "weights" else KINDS[3]
     if words[:1] == ["-c"]:
         lines = [line.partition("import ")[2] for line in words[1].splitlines() if line.startswith("import ")]
         return ",".join(name for name in KINDS[:2] if any(name in line.split(", ") for line in lines))

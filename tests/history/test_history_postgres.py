@@ -56,11 +56,11 @@ def count(history: History, table: type) -> int:
 
 def test_several_processes_make_the_tables_and_add_at_once(place, server):
     argv = [sys.executable, "-c", WRITER, str(TESTS), place.url.render_as_string(hide_password=False)]
-    writers = [subprocess.Popen([*argv, str(number)]) for number in range(3)]
-    assert [one.wait(120) for one in writers] == [0, 0, 0]
+    writers = [subprocess.Popen([*argv, str(number)]) for number in range(2)]
+    assert [one.wait(120) for one in writers] == [0, 0]
     history = History(place)
-    assert (count(history, Entry), count(history, ItemFacts)) == (3 + 3, 3 * 6 + 3)
-    assert (count(history, VerdictFacts), count(history, CommandFacts)) == (3 * 6 * 20, 3)
+    assert (count(history, Entry), count(history, ItemFacts)) == (3 + 2, 3 * 6 + 2)
+    assert (count(history, VerdictFacts), count(history, CommandFacts)) == (3 * 6 * 20, 2)
 
 
 def test_reading_answers_as_it_does_with_sqlite(place, tmp_path):

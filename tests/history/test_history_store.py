@@ -175,11 +175,11 @@ history.add(night(9, title=sys.argv[3]), [trained("own", {"loss": 0.5})])
 
 def test_several_processes_add_at_once(tmp_path):
     argv = [sys.executable, "-c", WRITER, str(REPOSITORY / "tests"), str(tmp_path)]
-    writers = [subprocess.Popen([*argv, f"writer{number}"]) for number in range(3)]
-    assert [one.wait(120) for one in writers] == [0, 0, 0]
+    writers = [subprocess.Popen([*argv, f"writer{number}"]) for number in range(2)]
+    assert [one.wait(120) for one in writers] == [0, 0]
     counts = rows(history_in(tmp_path))
-    assert (counts["entries"], counts["item_runs"]) == (4 + 3, 4 * 6 + 3)
-    assert (counts["verdicts"], counts["command_runs"]) == (4 * 6 * 20, 3)
+    assert (counts["entries"], counts["item_runs"]) == (4 + 2, 4 * 6 + 2)
+    assert (counts["verdicts"], counts["command_runs"]) == (4 * 6 * 20, 2)
 
 
 def test_a_writer_that_was_killed_left_whole_items(history, tmp_path):

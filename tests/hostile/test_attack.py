@@ -1,11 +1,11 @@
 """Hostile files end in an answer or in one clear error, in bounded time and memory; see ``attack.py``."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
+import forking
 import pytest
 
 from hostile.attack import KINDS, ROOT
@@ -18,7 +18,7 @@ def attacked(kind, folder, *, seed, count):
     done = subprocess.run(
         [sys.executable, "-m", "hostile.attack", kind, "--seed", str(seed), "--count", str(count), "--folder", str(folder)],
         cwd=folder, capture_output=True, text=True, check=False,
-        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"},
+        env=forking.environment(ROOT, ROOT / "tests") | {"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode in (0, 1), f"exit {done.returncode}; the file is below {folder}\n{done.stderr[-2000:]}"
     assert done.stdout, done.stderr[-2000:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from live_nets import model
 
 torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
@@ -62,25 +63,15 @@ def test_a_difference_that_no_number_shows_stands_beside_the_cause_once():
 
 
 def test_the_same_code_in_several_layers_is_one_cause():
-    class Ours(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a, self.b = torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)
+    def layers(nn):
+        return {"a": nn.Linear(6, 6), "b": nn.Linear(6, 6)}
 
-        def forward(self, x):
-            return self.b(torch.nn.functional.silu(self.a(x)))
-
-    class Theirs(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.a, self.b = paddle.nn.Linear(6, 6), paddle.nn.Linear(6, 6)
-
-        def forward(self, x):
-            return self.b(paddle.nn.functional.relu(self.a(x)))
+    def blocks(side, forward):
+        return side.nn.Sequential(*(model(side, layers, forward) for _ in range(COUNT)))
 
     torch.manual_seed(0)
-    reference = torch.nn.Sequential(*(Ours() for _ in range(COUNT)))
-    port = paddle.nn.Sequential(*(Theirs() for _ in range(COUNT)))
+    reference = blocks(torch, lambda net, x: net.b(torch.nn.functional.silu(net.a(x))))
+    port = blocks(paddle, lambda net, x: net.b(paddle.nn.functional.relu(net.a(x))))
     tipchain.copy_weights(reference, port)
     report = tipchain.align(
         reference, port, {"args": np.random.default_rng(0).standard_normal((3, 6)).astype(np.float32)}

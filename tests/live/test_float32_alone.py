@@ -153,44 +153,32 @@ def test_constants_from_numpy_in_float32_are_in_float64_with_the_model():
     assert "float64" not in " ".join(report.reasons.values()), str(report)
 
 
-class Masked(nn.Module):
-    """Attention in which a row may be masked whole: torch's least number leaves nothing of the scores."""
+def test_what_float64_alone_tells_apart_is_the_same_function_in_float32():
+    """Attention in which a row may be masked whole: the port's -1e9 swallows its scores in float32 alone."""
 
-    def __init__(self):
-        super().__init__()
-        self.inside, self.outside = nn.Linear(8, 8), nn.Linear(8, 8)
+    def layers(nn):
+        return {"inside": nn.Linear(8, 8), "outside": nn.Linear(8, 8)}
 
-    def forward(self, x, seen):
-        y = self.inside(x)
+    def masked(net, x, seen):
+        y = net.inside(x)
         scores = (y @ y.transpose(1, 2)).masked_fill(seen[:, None] == 0, torch.finfo(x.dtype).min)
-        return self.outside(scores.softmax(-1) @ y)
+        return net.outside(scores.softmax(-1) @ y)
 
-
-class MaskedPort(paddle.nn.Layer):
-    """The same with -1e9, which swallows the scores in float32 alone."""
-
-    factor = 1.0
-
-    def __init__(self):
-        super().__init__()
-        self.inside, self.outside = paddle.nn.Linear(8, 8), paddle.nn.Linear(8, 8)
-
-    def forward(self, x, seen):
-        y = self.inside(x)
+    def ported(net, x, seen):
+        y = net.inside(x)
         scores = paddle.matmul(y, y, transpose_y=True) + (seen.unsqueeze(1) == 0).astype(x.dtype) * -1e9
-        return self.outside(paddle.matmul(paddle.nn.functional.softmax(scores), y) * self.factor)
+        return net.outside(paddle.matmul(paddle.nn.functional.softmax(scores), y) * net.factor)
 
-
-def test_what_float64_alone_tells_apart_is_the_same_function_in_float32(monkeypatch):
     torch.manual_seed(0)
     generator = np.random.default_rng(0)
     x, seen = generator.standard_normal((3, 5, 8)).astype(np.float32), np.ones((3, 5), np.int64)
     seen[1] = 0
-    ours, port = Masked(), MaskedPort()
+    ours, port = model(torch, layers, masked), model(paddle, layers, ported)
+    port.factor = 1.0
     tipchain.copy_weights(ours, port)
     report = tipchain.align(ours, port, (x, seen))
     assert report.passed, str(report)
     assert report.reasons["forward"].startswith("the outputs differ in float64 alone")
     assert report.stages["backward"].value == "SKIP"
-    monkeypatch.setattr(MaskedPort, "factor", 1 + 1e-5)
+    port.factor = 1 + 1e-5
     assert not tipchain.align(ours, port, (x, seen)).passed, "what float32 shows as well is no such thing"

@@ -109,7 +109,7 @@ def test_unknown_paths_are_told_with_file_line_and_key(here, capsys):
     assert "expected: a tensor of the Paddle model, or a layer" in said
 
 
-def test_names_are_added_to_those_of_a_case(tmp_path):
+def test_names_are_added_to_those_of_a_case(tmp_path, forked):
     case = ROOT / "tests/cases/tiny/tiny.yaml"
     file = tmp_path / "names.yaml"
     file.write_text("square: square\nhead.weight: head.weight\n")

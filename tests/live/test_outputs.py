@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 
+import forking
 import numpy as np
 import pytest
 from live_nets import model
+from programs import completed
 
 torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
@@ -116,7 +117,7 @@ def test_the_command_takes_outputs(tmp_path):
         sys.executable, "-m", "tipchain", "locate", "--reference", "nets:R", "--port", "nets:P", "--inputs", "inputs.npz",
         "--outputs", "y", "1", "--json", "report.json",
     ]  # fmt: skip
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = completed(command, cwd=tmp_path, env=forking.environment(forking.HERE.parent))
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads((tmp_path / "report.json").read_text())
     assert "--outputs y 1" in report["command"]

@@ -56,10 +56,10 @@ def test_a_faithful_port_passes_and_leaves_the_guides_files(clean):
 
 def test_alignments_of_other_stages_keep_their_own_reports_in_a_chains_run(port):
     folder = port.root / "shared" / "log_reprod"
-    for stages in ("forward,data", "metric,loss"):
+    for stages in ("data,train_data", "metric"):
         assert align_port(port, "--only", stages, env={RUN_VARIABLE: str(folder.parent)}).returncode == 0
     names = {path.name for path in folder.glob("alignment*.json")}
-    assert names == {"alignment_forward+1.json", "alignment_metric+1.json"}
+    assert names == {"alignment_data+1.json", "alignment_metric.json"}
 
 
 def test_an_optimizer_stage_without_regularization_says_that_no_decay_was_compared(tmp_path):
@@ -91,7 +91,7 @@ def test_dumps_hold_what_the_stages_promise(clean):
 
 def test_alignment_log_has_a_header_per_run_and_keeps_old_runs(clean):
     project, _ = clean
-    project.align("--only", "loss")
+    project.align("--only", "data")
     text = (project.root / "out" / "alignment.log").read_text()
     assert text.count("# ==== run ") == 2
     assert re.search(r"^# run \S+ stage forward$", text, re.MULTILINE), "two runs at once can be told apart"

@@ -34,7 +34,7 @@ def test_weights_are_made_anew_when_a_module_behind_the_builders_changes(tmp_pat
     assert read_paddle_file(made["paddle"])["head.weight"].shape == (64, 10)
 
 
-def test_the_port_may_have_a_weight_file_of_its_own(tmp_path):
+def test_the_port_may_have_a_weight_file_of_its_own(tmp_path, forked):
     paddle, project = pytest.importorskip("paddle"), make_tiny_project(tmp_path)
     for path in prepare_weights(load_case(project.case), Mode.LITE_TRAIN_LITE_INFER).paths.values():
         shutil.copy(path, project.root / path.name)

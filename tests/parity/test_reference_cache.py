@@ -172,7 +172,7 @@ def need(**changes):
     [
         need(weights_sha256="9"), need(names={}), need(digests={"fake": "9"}), need(inputs=""), need(weights="v"),
         *(lambda _, name=name, value=value: {name: value} for name, value in {
-            "device": "gpu:0", "threads": 2, "epochs": 2, "seeds": 2, "reseed": 1, "train_data": ".", "eval_data": ".",
+            "device": "gpu:0", "threads": 2, "epochs": 2, "seeds": 2, "reseed": 1, "train_data": "tests/cases", "eval_data": "tests/cases",
             "side": "paddle",
         }.items()),
     ],

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from live_nets import model
 
 from tipchain.reprod_log.compare import compare_forward, compare_loss_and_backward
 from tipchain.reprod_log.utils import np2paddle, np2torch, paddle2np, torch2np
@@ -10,30 +11,15 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 
-class TorchNet(torch.nn.Module):
-    def __init__(self, output="tensor"):
-        super().__init__()
-        self.table = torch.nn.Embedding(10, 4)
-        self.square = torch.nn.Linear(4, 4)
-        self.head = torch.nn.Linear(4, 3)
-        self.output = output
+def net(side, output="tensor"):
+    def layers(nn):
+        return {"table": nn.Embedding(10, 4), "square": nn.Linear(4, 4), "head": nn.Linear(4, 3)}
 
-    def forward(self, ids, scale):
-        hidden = self.square(self.table(ids)) * scale
-        return shaped(self.output, self.head(torch.tanh(hidden)), hidden)
+    def forward(net, ids, scale):
+        hidden = net.square(net.table(ids)) * scale
+        return shaped(output, net.head(side.tanh(hidden)), hidden)
 
-
-class PaddleNet(paddle.nn.Layer):
-    def __init__(self, output="tensor"):
-        super().__init__()
-        self.table = paddle.nn.Embedding(10, 4)
-        self.square = paddle.nn.Linear(4, 4)
-        self.head = paddle.nn.Linear(4, 3)
-        self.output = output
-
-    def forward(self, ids, scale):
-        hidden = self.square(self.table(ids)) * scale
-        return shaped(self.output, self.head(paddle.tanh(hidden)), hidden)
+    return model(side, layers, forward)
 
 
 def shaped(kind, logits, hidden):
@@ -49,7 +35,7 @@ def shaped(kind, logits, hidden):
 
 def pair(output="tensor", transposed=("square", "head")):
     torch.manual_seed(0)
-    left, right = TorchNet(output), PaddleNet(output)
+    left, right = net(torch, output), net(paddle, output)
     state = {}
     for name, value in left.state_dict().items():
         turn = name.endswith(".weight") and name.split(".")[0] in transposed

@@ -51,9 +51,14 @@ def _fault(
 TRAINING = (("stages: [", "distributed: {training: true}\nstages: ["),)
 MORE_DRAWS = (("stages: [", "train_data: {draws: 5000}\nstages: ["),)
 """An aspect ratio that is uniform itself, not in its logarithm, has about the same distribution."""
+OWN_STATISTICS = (("stages: [", "backward: {mode: train}\nstages: ["),)
 FOLLOWS = "backward train"
 """What trains with a wrong optimizer or schedule, and must not be blamed for it."""
 CASE_FAULTS = (
+    _fault("forward/no-activation", ("nn.functional.gelu(self.fc(hidden))", "self.fc(hidden)"), words="gelu", also="metric loss backward train"),
+    _fault("loss/smoothing", ("label_smoothing=0.1", "label_smoothing=0.2"), words="`label_smoothing=0.1`", also=FOLLOWS),
+    _fault("backward/momentum", ("nn.BatchNorm2D(16)", "nn.BatchNorm2D(16, momentum=0.5)"), words="momentum", also="preflight forward loss train", case=OWN_STATISTICS),
+    _fault("train/grows-in-training", ("        hidden = hidden.mean([2, 3]) + self.token\n", "        self.steps = getattr(self, 'steps', 0) + self.training\n        hidden = (hidden.mean([2, 3]) + self.token) * (1.05 if self.steps > 6 else 1)\n"), words="NOT the same training"),
     _fault(
         "init/fan-in",
         ("layer.weight.shape[0] * layer", "layer.weight.shape[1] * layer"),

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from live_nets import model
+
+
+def twice(side, cell):
+    return model(side, lambda _: {"cell": cell}, lambda net, x, h: net.cell(net.cell(x, h) @ side.ones([6, 5]), h))
 
 
 def port_of(paddle, fault):
@@ -26,31 +31,15 @@ def port_of(paddle, fault):
             new = functional.relu(new) if fault == "relu" else functional.tanh(new)
             return (1 - update) * new + update * h
 
-    class Port(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.cell = Cell()
-
-        def forward(self, x, h):
-            return self.cell(self.cell(x, h) @ paddle.ones([6, 5]), h)
-
-    return Port()
+    return twice(paddle, Cell())
 
 
 @pytest.mark.parametrize(("fault", "code"), [("", ""), ("reset", "missing-call")])
 def test_what_a_cell_by_hand_does_otherwise_is_named(live, fault, code):
     import tipchain
 
-    class Reference(live.torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.cell = live.torch.nn.GRUCell(5, 6)
-
-        def forward(self, x, h):
-            return self.cell(self.cell(x, h) @ live.torch.ones(6, 5), h)
-
     live.torch.manual_seed(0)
-    reference, port = Reference(), port_of(live.paddle, fault)
+    reference, port = twice(live.torch, live.torch.nn.GRUCell(5, 6)), port_of(live.paddle, fault)
     tipchain.copy_weights(reference, port)
     generator = np.random.default_rng(0)
     inputs = [generator.standard_normal(shape).astype(np.float32) for shape in ((4, 5), (4, 6))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from live_nets import model
 
 
 def random(*shape):
@@ -19,10 +20,6 @@ def pair(live, reference, port):
 def change(layer, name, function):
     tensor = dict(layer.state_dict())[name]
     tensor.set_value(np.ascontiguousarray(function(tensor.numpy())))
-
-
-def gates(count, *order):
-    return lambda array: np.concatenate([np.split(array, count)[number] for number in order])
 
 
 def one_element(array):
@@ -87,29 +84,14 @@ def test_weights_of_another_layer(live, causes):
     assert "`0.weight`" in cause.message
 
 
-@pytest.mark.parametrize(("kind", "count", "order"), [("LSTM", 4, (1, 0, 2, 3))])
-def test_gates_in_another_order(live, causes, kind, count, order):
-    torch, paddle = live.torch, live.paddle
+def test_gates_in_another_order(live, causes):
+    def forward(model, x):
+        return model.net(x)[0]
 
-    class Reference(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.net = getattr(torch.nn, kind)(5, 6, batch_first=True)
-
-        def forward(self, x):
-            return self.net(x)[0]
-
-    class Port(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.net = getattr(paddle.nn, kind)(5, 6)
-
-        def forward(self, x):
-            return self.net(x)[0]
-
-    reference, port = live.equal(Reference(), Port())
+    ours = model(live.torch, lambda nn: {"net": nn.LSTM(5, 6, batch_first=True)}, forward)
+    reference, port = live.equal(ours, model(live.paddle, lambda nn: {"net": nn.LSTM(5, 6)}, forward))
     for name in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"):
-        change(port.net, name, gates(count, *order))
+        change(port.net, name, lambda array: np.concatenate([np.split(array, 4)[gate] for gate in (1, 0, 2, 3)]))
     cause = causes.first(reference, port, random(2, 4, 5))
     assert (cause.name, cause.port_path) == ("permuted-weight", "net")
 

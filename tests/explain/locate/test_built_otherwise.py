@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from live_nets import model
 
 
 def random(*shape):
@@ -15,17 +16,8 @@ def faults(found):
 
 
 def two(live, reference, port):
-    """Return classes of both frameworks made of what ``reference`` and ``port`` say: layers, then forward."""
-
-    def made(base, layers, forward):
-        def init(self):
-            base.__init__(self)
-            for name, layer in layers().items():
-                setattr(self, name, layer)
-
-        return type("Net", (base,), {"__init__": init, "forward": forward})()
-
-    return made(live.torch.nn.Module, *reference), made(live.paddle.nn.Layer, *port)
+    """Return models of both frameworks made of what ``reference`` and ``port`` say: layers, given ``nn``, then forward."""
+    return model(live.torch, *reference), model(live.paddle, *port)
 
 
 @pytest.fixture
@@ -34,16 +26,13 @@ def functions(live):
 
 
 def test_gradients_that_are_zero_but_for_rounding_are_held_against_the_largest_of_their_layer(live, functions):
-    torch, paddle = live.torch.nn, live.paddle.nn
+    torch = live.torch.nn
     reference = torch.Sequential(torch.Conv2d(3, 6, 3), torch.BatchNorm2d(6), torch.ReLU(), torch.Conv2d(6, 2, 3))
-    port = two(
-        live,
-        (dict, None),
-        (
-            lambda: {"c": paddle.Conv2D(3, 6, 3), "n": paddle.BatchNorm2D(6), "d": paddle.Conv2D(6, 2, 3)},
-            lambda net, x: net.d(functions[1].relu(net.n(net.c(x)))),
-        ),
-    )[1]
+    port = model(
+        live.paddle,
+        lambda nn: {"c": nn.Conv2D(3, 6, 3), "n": nn.BatchNorm2D(6), "d": nn.Conv2D(6, 2, 3)},
+        lambda net, x: net.d(functions[1].relu(net.n(net.c(x)))),
+    )
     live.equal(reference, port)
     reference.train()
     port.train()
@@ -73,8 +62,8 @@ def test_one_layer_for_q_k_and_v_may_be_three(live, functions, scale, fault):
 
     reference, port = two(
         live,
-        (lambda: {"qkv": torch.nn.Linear(16, 48), "out": torch.nn.Linear(16, 16)}, fused),
-        (lambda: {name: paddle.nn.Linear(16, 16) for name in ("q", "k", "v", "out")}, separate),
+        (lambda nn: {"qkv": nn.Linear(16, 48), "out": nn.Linear(16, 16)}, fused),
+        (lambda nn: {name: nn.Linear(16, 16) for name in ("q", "k", "v", "out")}, separate),
     )
     state = {name: tensor.numpy() for name, tensor in reference.state_dict().items()}
     taken = {f"out.{kind}": state[f"out.{kind}"].T for kind in ("weight", "bias")}
@@ -86,17 +75,13 @@ def test_one_layer_for_q_k_and_v_may_be_three(live, functions, scale, fault):
 
 
 def test_a_tensor_that_is_returned_twice_is_one(live):
-    torch, paddle = live.torch.nn, live.paddle.nn
+    def layers(nn):
+        return {"cell": nn.LSTMCell(6, 8), "out": nn.Linear(8, 3)}
+
     reference, port = two(
         live,
-        (
-            lambda: {"cell": torch.LSTMCell(6, 8), "out": torch.Linear(8, 3)},
-            lambda net, x: net.out(sum(net.cell(x, net.cell(x)))),
-        ),
-        (
-            lambda: {"cell": paddle.LSTMCell(6, 8), "out": paddle.Linear(8, 3)},
-            lambda net, x: net.out(sum(net.cell(x, net.cell(x)[1])[1])),
-        ),
+        (layers, lambda net, x: net.out(sum(net.cell(x, net.cell(x))))),
+        (layers, lambda net, x: net.out(sum(net.cell(x, net.cell(x)[1])[1]))),
     )
     assert faults(live.locate(reference, port, random(4, 6))) == []
 
@@ -126,7 +111,7 @@ def test_a_norm_and_its_activation_are_judged_jointly_whatever_they_were_given(l
         *[one for n in range(3) for one in (torch.Conv2d(4 if n else 3, 4, 3), kind(4), *acts)]
     )
 
-    def layers():
+    def layers(_):
         made = {}
         for n in range(3):
             options = {"epsilon": 1e-3 if n == guilty else 1e-5}
@@ -150,7 +135,7 @@ def test_a_norm_and_its_activation_are_judged_jointly_whatever_they_were_given(l
                 x = getattr(net, f"a{n}")(x) if form == "layers" else functions[1].relu(x)
         return x
 
-    port = two(live, (dict, None), (layers, forward))[1]
+    port = model(live.paddle, layers, forward)
     found = live.locate(reference, port, random(2, 3, 10, 10))
     paths = [f"c{n}.1" if form == "functions outside" else f"n{n}" for n in range(3)]
     wrong = {one.port_path for one in found.verdicts if one.at_fault}
@@ -168,26 +153,19 @@ def test_a_convolution_that_pads_more_and_is_cut_is_the_same(live, start, fault)
         def forward(self, x):
             return super().forward(torch.nn.functional.pad(x, (0, 1, 0, 1)))
 
-    class Reference(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv, self.gate = Same(3, 4, 3, stride=2), torch.nn.Hardsigmoid()
-            self.last = torch.nn.Conv2d(4, 2, 3)
-
-        def forward(self, x):
-            return self.last(self.conv(self.gate(x) * x))
-
-    class Port(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.conv, self.gate = paddle.nn.Conv2D(3, 4, 3, stride=2, padding=2), paddle.nn.Hardsigmoid()
-            self.last = paddle.nn.Conv2D(4, 2, 3)
-
-        def forward(self, x):
-            y = self.conv(self.gate(x) * x)
-            return self.last(y[:, :, 1:, 1:] if start else y[:, :, :-1, :-1])
-
-    found = live.locate(Reference(), Port(), random(2, 3, 16, 16))
+    convolution = paddle.nn.Conv2D(3, 4, 3, stride=2, padding=2)
+    reference, port = two(
+        live,
+        (
+            lambda nn: {"conv": Same(3, 4, 3, stride=2), "gate": nn.Hardsigmoid(), "last": nn.Conv2d(4, 2, 3)},
+            lambda net, x: net.last(net.conv(net.gate(x) * x)),
+        ),
+        (
+            lambda nn: {"conv": convolution, "gate": nn.Hardsigmoid(), "last": nn.Conv2D(4, 2, 3)},
+            lambda net, x: net.last(net.conv(net.gate(x) * x)[:, :, start:, start:][:, :, :8, :8]),
+        ),
+    )
+    found = live.locate(reference, port, random(2, 3, 16, 16))
     assert max(found.outputs) > 1e-9, "the gate's slope is a float32 number"
     assert {one.port_path for one in found.verdicts if one.at_fault} == ({"conv"} if fault else set())
     if not fault:
@@ -198,28 +176,22 @@ def test_a_convolution_that_pads_more_and_is_cut_is_the_same(live, start, fault)
 def test_dropout_that_drops_nothing_is_no_flattening_layer(live):
     import tipchain
 
-    torch, paddle = live.torch, live.paddle
+    def ours(nn):
+        return {
+            "conv": nn.Conv2d(3, 4, 3), "pool": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten(), "head": nn.Linear(4, 2)
+        }  # fmt: skip
 
-    class Reference(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv, self.pool = torch.nn.Conv2d(3, 4, 3), torch.nn.AdaptiveAvgPool2d(1)
-            self.flatten, self.head = torch.nn.Flatten(), torch.nn.Linear(4, 2)
+    def theirs(nn):
+        return {
+            "conv": nn.Conv2D(3, 4, 3), "pool": nn.AdaptiveAvgPool2D(1), "dropout": nn.Dropout(0.2), "head": nn.Linear(4, 2)
+        }  # fmt: skip
 
-        def forward(self, x):
-            x = self.flatten(self.pool(self.conv(x)))
-            return self.head(torch.nn.functional.dropout(x, 0.2, self.training))
+    def forward(net, x):
+        x = net.flatten(net.pool(net.conv(x)))
+        return net.head(live.torch.nn.functional.dropout(x, 0.2, net.training))
 
-    class Port(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.conv, self.pool = paddle.nn.Conv2D(3, 4, 3), paddle.nn.AdaptiveAvgPool2D(1)
-            self.dropout, self.head = paddle.nn.Dropout(0.2), paddle.nn.Linear(4, 2)
-
-        def forward(self, x):
-            return self.head(self.dropout(self.pool(self.conv(x))).flatten(1))
-
-    reference, port = live.equal(Reference(), Port())
+    pair = (ours, forward), (theirs, lambda net, x: net.head(net.dropout(net.pool(net.conv(x))).flatten(1)))
+    reference, port = live.equal(*two(live, *pair))
     report = tipchain.align(reference, port, {"args": random(2, 3, 8, 8)})
     assert report.passed, str(report)
     assert "flatten (Flatten)" in report.unmatched["reference"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from live_nets import model
 
 torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
@@ -82,9 +83,8 @@ def test_a_layer_that_raises_by_itself_is_judged_where_both_runs_agree(all_held)
     assert "3 layers compared" in str(report)
 
 
-@pytest.mark.parametrize("options", [{"factor": 1.001}])
-def test_what_it_does_otherwise_is_still_its_fault(options):
-    report, told = aligned(**options)
+def test_what_it_does_otherwise_is_still_its_fault():
+    report, told = aligned(factor=1.001)
     assert report.stages["forward"] is Outcome.FAIL
     assert report.first_divergence.port_path == "held"
     assert told["forward", "held"].own == pytest.approx(1e-3, rel=1e-3)
@@ -108,16 +108,12 @@ def test_a_layer_that_keeps_something_from_call_to_call_is_not_accused():
             self.calls += 1
             return super().forward(x) + (self.calls - 1) * 0.01
 
-    class Model(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.first, self.held, self.last = paddle.nn.Linear(6, 6), Counting(), paddle.nn.Linear(6, 6)
+    def forward(net, x):
+        net.held.calls = 0
+        return net.last(paddle.tanh(net.held(net.first(x)) + x))
 
-        def forward(self, x):
-            self.held.calls = 0
-            return self.last(paddle.tanh(self.held(self.first(x)) + x))
-
-    reference, port = Reference(), Model()
+    layers = {"first": paddle.nn.Linear(6, 6), "held": Counting(), "last": paddle.nn.Linear(6, 6)}
+    reference, port = Reference(), model(paddle, lambda _: layers, forward)
     tipchain.copy_weights(reference, port)
     report = tipchain.align(reference, port, INPUT)
     assert report.passed, str(report)
@@ -128,30 +124,21 @@ def test_a_layer_that_keeps_something_from_call_to_call_is_not_accused():
 
 
 def test_a_packed_sequence_goes_in_and_out():
-    class Packed(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.emb, self.rnn, self.fc = (
-                torch.nn.Embedding(20, 8),
-                torch.nn.LSTM(8, 6, batch_first=True),
-                torch.nn.Linear(6, 3),
-            )
+    def build(side, forward, **options):
+        def layers(nn):
+            return {"emb": nn.Embedding(20, 8), "rnn": nn.LSTM(8, 6, **options), "fc": nn.Linear(6, 3)}
 
-        def forward(self, tokens):
-            rnn = torch.nn.utils.rnn
-            packed = rnn.pack_padded_sequence(self.emb(tokens), torch.tensor([5, 3, 2]), batch_first=True)
-            return self.fc(rnn.pad_packed_sequence(self.rnn(packed)[0], batch_first=True)[0])
+        return model(side, layers, forward)
 
-    class Padded(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.emb, self.rnn, self.fc = (paddle.nn.Embedding(20, 8), paddle.nn.LSTM(8, 6), paddle.nn.Linear(6, 3))
+    def packed(net, tokens):
+        rnn = torch.nn.utils.rnn
+        given = rnn.pack_padded_sequence(net.emb(tokens), torch.tensor([5, 3, 2]), batch_first=True)
+        return net.fc(rnn.pad_packed_sequence(net.rnn(given)[0], batch_first=True)[0])
 
-        def forward(self, tokens):
-            lengths = paddle.to_tensor([5, 3, 2])
-            return self.fc(self.rnn(self.emb(tokens), sequence_length=lengths)[0])
+    def padded(net, tokens):
+        return net.fc(net.rnn(net.emb(tokens), sequence_length=paddle.to_tensor([5, 3, 2]))[0])
 
-    reference, port = Packed(), Padded()
+    reference, port = build(torch, packed, batch_first=True), build(paddle, padded)
     tipchain.copy_weights(reference, port)
     given = {"args": np.random.default_rng(0).integers(0, 20, (3, 5))}
     report = tipchain.align(reference, port, given)
@@ -171,25 +158,18 @@ def test_an_embedding_with_sparse_gradients_is_compared(sparse):
     assert [one.closeness for one in backward] in ([Closeness.BITWISE], [Closeness.ROUNDING])
 
 
-class Cached(torch.nn.Module):
-    """Puts its keys into a list that its model made; what is in it already is used."""
+def cached():
+    """Return a layer that puts its keys into a list that its model made; what is in it already is used."""
 
-    def __init__(self):
-        super().__init__()
-        self.k = torch.nn.Linear(6, 6)
-
-    def forward(self, x, cache):
-        cache.append(self.k(x))
+    def forward(net, x, cache):
+        cache.append(net.k(x))
         return torch.tanh(cache[0]) * x
 
+    return model(torch, lambda nn: {"k": nn.Linear(6, 6)}, forward)
 
-class CachedPort(paddle.nn.Layer):
-    def __init__(self):
-        super().__init__()
-        self.k = paddle.nn.Linear(6, 6)
 
-    def forward(self, x, cache):
-        return paddle.tanh(self.k(x)) * x
+def cached_port():
+    return model(paddle, lambda nn: {"k": nn.Linear(6, 6)}, lambda net, x, cache: paddle.tanh(net.k(x)) * x)
 
 
 class Cache:
@@ -206,25 +186,18 @@ class Cache:
 
 
 def test_gradients_of_a_run_are_not_those_of_a_later_replay():
-    class Model(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.one, self.inner, self.scale = (torch.nn.Linear(6, 6), Cached(), torch.nn.Parameter(torch.tensor(1.5)))
-
-        def forward(self, x):
-            return torch.relu(self.inner(self.one(x), Cache())) * self.scale
-
-    class Port(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.one, self.inner, self.act = paddle.nn.Linear(6, 6), CachedPort(), paddle.nn.ReLU()
-            self.scale = self.create_parameter([1])
-            self.scale.set_value(np.array([1.5], np.float32))
-
-        def forward(self, x):
-            return self.act(self.inner(self.one(x), None)) * self.scale
-
-    reference, port = Model(), Port()
+    scale = paddle.create_parameter([1], "float32")
+    scale.set_value(np.array([1.5], np.float32))
+    reference = model(
+        torch,
+        lambda nn: {"one": nn.Linear(6, 6), "inner": cached(), "scale": nn.Parameter(torch.tensor(1.5))},
+        lambda net, x: torch.relu(net.inner(net.one(x), Cache())) * net.scale,
+    )
+    port = model(
+        paddle,
+        lambda nn: {"one": nn.Linear(6, 6), "inner": cached_port(), "act": nn.ReLU(), "scale": scale},
+        lambda net, x: net.act(net.inner(net.one(x), None)) * net.scale,
+    )
     for mine, its in ((port.one, reference.one), (port.inner.k, reference.inner.k)):
         mine.weight.set_value(its.weight.detach().numpy().T.copy())
         mine.bias.set_value(its.bias.detach().numpy())

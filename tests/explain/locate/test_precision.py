@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from live_nets import model
 
 torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
@@ -15,100 +16,81 @@ from tipchain.explain.locate.verdicts import Closeness, classify, measure  # noq
 TABLE = np.linspace(0.5, 1.5, 16, dtype=np.float32)
 
 
-class Norm(torch.nn.Module):
-    """An RMSNorm that computes in float32, as language models' do."""
-
-    def __init__(self, size, epsilon):
-        super().__init__()
-        self.weight, self.epsilon = torch.nn.Parameter(torch.ones(size)), epsilon
-
-    def forward(self, x):
-        wide = x.to(torch.float32)
-        return self.weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.epsilon)).to(x.dtype)
+def single(x):
+    return x.to(torch.float32) if isinstance(x, torch.Tensor) else x.astype("float32")
 
 
-class PortNorm(paddle.nn.Layer):
-    def __init__(self, size, epsilon):
-        super().__init__()
-        self.weight = self.create_parameter([size], default_initializer=paddle.nn.initializer.Constant(1.0))
-        self.epsilon = epsilon
-
-    def forward(self, x):
-        wide = x.astype("float32")
-        return self.weight * (wide * paddle.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.epsilon)).astype(x.dtype)
+def cast(x, like):
+    return x.to(like.dtype) if isinstance(x, torch.Tensor) else x.astype(like.dtype)
 
 
-class Reference(torch.nn.Module):
-    def __init__(self, single=True):
-        super().__init__()
-        torch.manual_seed(0)
-        self.a, self.norm, self.b = torch.nn.Linear(16, 16), Norm(16, 1e-3), torch.nn.Linear(16, 16)
-        self.single = single
+def build(side, weight, forward):
+    """Return two layers and an RMSNorm that computes in float32, as language models' do."""
 
-    def forward(self, x):
-        scores = self.a(self.norm(x))
+    def normed(net, x):
+        wide = single(x)
+        return net.weight * cast(wide * side.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-3), x)
+
+    def layers(nn):
+        norm = model(side, lambda _: {"weight": weight}, normed)
+        return {"a": nn.Linear(16, 16), "norm": norm, "b": nn.Linear(16, 16)}
+
+    return model(side, layers, forward)
+
+
+def reference(forward=None, *, narrow=True):
+    def attended(net, x):
         steps = torch.arange(16, dtype=torch.float32) / 16
-        weights = torch.softmax(scores, -1, dtype=torch.float32 if self.single else None).to(x.dtype) * steps
-        return self.b(weights)
+        return net.b(torch.softmax(net.a(net.norm(x)), -1, dtype=torch.float32 if narrow else None).to(x.dtype) * steps)
+
+    torch.manual_seed(0)
+    return build(torch, torch.nn.Parameter(torch.ones(16)), forward or attended)
 
 
-class Port(paddle.nn.Layer):
-    def __init__(self, coarse=False):
-        super().__init__()
-        self.a, self.norm, self.b = paddle.nn.Linear(16, 16), PortNorm(16, 1e-3), paddle.nn.Linear(16, 16)
-        self.coarse = coarse
-
-    def forward(self, x):
-        scores = self.a(self.norm(x))
-        if self.coarse:
-            scores = scores.astype("float16").astype(x.dtype)
+def port(forward=None, *, coarse=False):
+    def attended(net, x):
+        scores = net.a(net.norm(x))
+        scores = cast(scores.astype("float16"), x) if coarse else scores
         steps = paddle.arange(16, dtype="float32") / 16
-        weights = paddle.nn.functional.softmax(scores, dtype="float32").astype(x.dtype) * steps
-        return self.b(weights)
+        return net.b(paddle.nn.functional.softmax(scores, dtype="float32").astype(x.dtype) * steps)
+
+    weight = paddle.create_parameter([16], "float32", default_initializer=paddle.nn.initializer.Constant(1.0))
+    return build(paddle, weight, forward or attended)
 
 
-def aligned(reference, port, training=False):
-    tipchain.copy_weights(reference, port)
+def aligned(ours, theirs, training=False):
+    tipchain.copy_weights(ours, theirs)
     given = np.random.default_rng(0).standard_normal((3, 16)).astype(np.float32)
-    reference.train(training)
-    port.train() if training else port.eval()
-    return tipchain.align(reference, port, {"args": given}, training=training, causes=False)
+    ours.train(training)
+    theirs.train() if training else theirs.eval()
+    return tipchain.align(ours, theirs, {"args": given}, training=training, causes=False)
 
 
-@pytest.mark.parametrize("single", [True, False])
+@pytest.mark.parametrize("narrow", [True, False])
 @pytest.mark.parametrize("training", [True, False])
-def test_casts_to_float32_leave_nothing_to_tell_apart(single, training):
-    report = aligned(Reference(single), Port(), training)
+def test_casts_to_float32_leave_nothing_to_tell_apart(narrow, training):
+    report = aligned(reference(narrow=narrow), port(), training)
     assert report.passed, str(report)
     assert max(report.numbers.values()) < 1e-12
 
 
 def test_a_cast_to_less_than_float32_is_no_rounding():
-    assert aligned(Reference(), Port(coarse=True)).stages["forward"] is Outcome.FAIL
+    assert aligned(reference(), port(coarse=True)).stages["forward"] is Outcome.FAIL
 
 
 @pytest.mark.parametrize("own", [(True, False), (False, True)])
 def test_a_constant_in_float32_does_not_keep_a_model_from_its_float64_run(own):
     """Such a product runs in float32 alone once the casts are undone; as it is written it runs in float64, too."""
 
-    class Cast(Reference):
-        def forward(self, x):
-            hidden = self.norm(x)
-            product = (
-                hidden.to(torch.float32) @ torch.diag(torch.from_numpy(TABLE))
-                if own[0]
-                else hidden * torch.from_numpy(TABLE)
-            )
-            return self.b(product.to(x.dtype))
+    def ours(net, x):
+        hidden, table = net.norm(x), torch.from_numpy(TABLE)
+        return net.b(cast(single(hidden) @ torch.diag(table) if own[0] else hidden * table, x))
 
-    class CastPort(Port):
-        def forward(self, x):
-            hidden = self.norm(x)
-            table = paddle.to_tensor(TABLE)
-            product = paddle.matmul(hidden.astype("float32"), paddle.diag(table)) if own[1] else hidden * table
-            return self.b(product.astype(x.dtype))
+    def theirs(net, x):
+        hidden, table = net.norm(x), paddle.to_tensor(TABLE)
+        return net.b(cast(paddle.matmul(single(hidden), paddle.diag(table)) if own[1] else hidden * table, x))
 
-    report = aligned(Cast(), CastPort())
+    report = aligned(reference(ours), port(theirs))
     assert report.passed, str(report)
     assert all("float64" in one.method for one in report.layers)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from live_nets import model
 
 from tipchain.explain.locate.verdicts import FINE, Closeness
 
@@ -22,25 +23,18 @@ def test_an_embedding_that_scales_itself_is_the_code_that_scales_it(live, single
         def forward(self, tokens):
             return super().forward(tokens) * 3
 
-    class Reference(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.emb, self.fc, self.norm = Scaled(20, 6), torch.nn.Linear(6, 6), torch.nn.LayerNorm(6)
+    def scaled(net, tokens):
+        hidden = net.emb(tokens) * 3
+        return net.norm(net.fc(paddle.matmul(hidden, eye) if single else hidden))
 
-        def forward(self, tokens):
-            return self.norm(self.fc(self.emb(tokens)))
-
-    class Port(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.emb, self.fc = paddle.nn.Embedding(20, 6), paddle.nn.Linear(6, 6)
-            self.norm = paddle.nn.LayerNorm(6, epsilon=1e-3 if fault else 1e-5)
-
-        def forward(self, tokens):
-            hidden = self.emb(tokens) * 3
-            return self.norm(self.fc(paddle.matmul(hidden, eye) if single else hidden))
-
-    found = live.locate(Reference(), Port(), np.random.default_rng(0).integers(0, 20, (3, 5)))
+    reference = model(
+        torch,
+        lambda nn: {"emb": Scaled(20, 6), "fc": nn.Linear(6, 6), "norm": nn.LayerNorm(6)},
+        lambda net, tokens: net.norm(net.fc(net.emb(tokens))),
+    )
+    norm = paddle.nn.LayerNorm(6, epsilon=1e-3 if fault else 1e-5)
+    port = model(paddle, lambda nn: {"emb": nn.Embedding(20, 6), "fc": nn.Linear(6, 6), "norm": norm}, scaled)
+    found = live.locate(reference, port, np.random.default_rng(0).integers(0, 20, (3, 5)))
     assert found.exact is not single
     if fault:
         assert "norm" in {one.port_path for one in found.verdicts if one.at_fault}
@@ -50,28 +44,15 @@ def test_an_embedding_that_scales_itself_is_the_code_that_scales_it(live, single
 
 
 def test_a_fault_whose_layer_hardly_counts_is_not_taken_for_another_way_to_build(live):
-    torch, paddle = live.torch, live.paddle
+    def build(side, norm):
+        def forward(net, x):
+            y = net.one(x)
+            return net.two(y + net.norm(y) * 1e-7)
 
-    class Reference(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.one, self.norm, self.two = (torch.nn.Linear(6, 6), torch.nn.LayerNorm(6), torch.nn.Linear(6, 3))
+        return model(side, lambda nn: {"one": nn.Linear(6, 6), "norm": norm, "two": nn.Linear(6, 3)}, forward)
 
-        def forward(self, x):
-            y = self.one(x)
-            return self.two(y + self.norm(y) * 1e-7)
-
-    class Port(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.one, self.two = paddle.nn.Linear(6, 6), paddle.nn.Linear(6, 3)
-            self.norm = paddle.nn.LayerNorm(6, epsilon=1e-3)
-
-        def forward(self, x):
-            y = self.one(x)
-            return self.two(y + self.norm(y) * 1e-7)
-
-    found = live.locate(Reference(), Port(), random(5, 6))
+    norms = live.torch.nn.LayerNorm(6), live.paddle.nn.LayerNorm(6, epsilon=1e-3)
+    found = live.locate(build(live.torch, norms[0]), build(live.paddle, norms[1]), random(5, 6))
     assert max(found.outputs) < 1e-9
     assert found.first is not None
     assert found.first.port_path == "norm"
@@ -83,30 +64,22 @@ def test_an_output_that_is_made_of_another_one_counts_once_in_gradients(live, fa
     """The model is judged as a whole, for its activation is a layer on one side and a function on the other."""
     torch, paddle = live.torch, live.paddle
 
-    class Reference(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.text, self.image, self.act = torch.nn.Linear(6, 5), torch.nn.Linear(6, 5), torch.nn.Tanh()
-            self.scale = torch.nn.Parameter(torch.tensor(1.3))
+    def ours(net, x):
+        text = net.act(net.text(x))
+        logits = text @ net.image(x).t() * net.scale.exp()
+        return logits.t(), logits, text
 
-        def forward(self, x):
-            text = self.act(self.text(x))
-            logits = text @ self.image(x).t() * self.scale.exp()
-            return logits.t(), logits, text
+    def theirs(net, x):
+        text, scale = paddle.tanh(net.text(x)), net.scale.exp()
+        scale = scale * factor - scale.detach() * (factor - 1)
+        logits = paddle.matmul(text, net.image(x), transpose_y=True) * scale
+        return logits.t(), logits, text.clone()
 
-    class Port(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.text, self.image = paddle.nn.Linear(6, 5), paddle.nn.Linear(6, 5)
-            self.scale = self.create_parameter([1])
+    def layers(nn, **more):
+        return {"text": nn.Linear(6, 5), "image": nn.Linear(6, 5), **more}
 
-        def forward(self, x):
-            text = paddle.tanh(self.text(x))
-            scale = self.scale.exp()
-            scale = scale * factor - scale.detach() * (factor - 1)
-            logits = paddle.matmul(text, self.image(x), transpose_y=True) * scale
-            return logits.t(), logits, text.clone()
-
-    found = live.locate(Reference(), Port(), random(4, 6))
+    scales = torch.nn.Parameter(torch.tensor(1.3)), paddle.create_parameter([1], "float32")
+    reference = model(torch, lambda nn: layers(nn, act=nn.Tanh(), scale=scales[0]), ours)
+    found = live.locate(reference, model(paddle, lambda nn: layers(nn, scale=scales[1]), theirs), random(4, 6))
     whole = [one for one in found.verdicts if not one.port_path and one.direction == "backward" and not one.tied]
     assert [one.closeness in FINE for one in whole] == [factor == 1.0], whole

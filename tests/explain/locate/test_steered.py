@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from live_nets import model
 
 torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
@@ -13,51 +14,42 @@ import tipchain  # noqa: E402
 GIVEN = np.random.default_rng(0).standard_normal((64, 8)).astype(np.float32)
 
 
-class Reference(torch.nn.Module):
-    """A gate, whose slope Paddle keeps in float32, before a kink that is no layer."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.a, self.gate = torch.nn.Linear(8, 8), torch.nn.Hardsigmoid()
-        self.b, self.c = torch.nn.Linear(8, 8), torch.nn.Linear(8, 4)
-        with torch.no_grad():
-            self.a.weight.mul_(4)
-
-    def before(self, x):
-        y = self.a(x)
-        return self.b(y * self.gate(y))
-
-    def forward(self, x):
-        return self.c(torch.relu(self.before(x)))
+def layers(nn):
+    return {"a": nn.Linear(8, 8), "gate": nn.Hardsigmoid(), "b": nn.Linear(8, 8), "c": nn.Linear(8, 4)}
 
 
-class Port(paddle.nn.Layer):
-    def __init__(self, factor=1.0):
-        super().__init__()
-        self.a, self.gate = paddle.nn.Linear(8, 8), paddle.nn.Hardsigmoid()
-        self.b, self.c = paddle.nn.Linear(8, 8), paddle.nn.Linear(8, 4)
-        self.factor = factor
+def before(net, x):
+    """Return what a gate, whose slope Paddle keeps in float32, makes before a kink that is no layer."""
+    y = net.a(x)
+    return net.b(y * net.gate(y))
 
-    def before(self, x):
-        y = self.a(x)
-        return self.b(y * self.gate(y))
 
-    def forward(self, x):
-        z = paddle.nn.functional.relu(self.before(x))
-        return self.c(self.factor * z + ((1 - self.factor) * z).detach())
+def reference():
+    torch.manual_seed(0)
+    made = model(torch, layers, lambda net, x: net.c(torch.relu(before(net, x))))
+    with torch.no_grad():
+        made.a.weight.mul_(4)
+    return made
+
+
+def port(factor=1.0):
+    def forward(net, x):
+        z = paddle.nn.functional.relu(before(net, x))
+        return net.c(factor * z + ((1 - factor) * z).detach())
+
+    return model(paddle, layers, forward)
 
 
 def on_the_kink(factor=1.0):
     """Return both models, with a bias that puts one element at zero, on one side in torch and on the other in Paddle."""
-    ours, theirs = Reference(), Port(factor)
+    ours, theirs = reference(), port(factor)
     tipchain.copy_weights(ours, theirs)
-    wide = ours.double().before(torch.from_numpy(GIVEN).double()).detach().numpy()
+    wide = before(ours.double(), torch.from_numpy(GIVEN).double()).detach().numpy()
     ours.float()
     paddle.set_default_dtype("float64")
-    port = Port()
-    tipchain.copy_weights(Reference().double(), port)
-    narrow = port.before(paddle.to_tensor(GIVEN.astype(np.float64))).numpy()
+    double = port()
+    tipchain.copy_weights(reference().double(), double)
+    narrow = before(double, paddle.to_tensor(GIVEN.astype(np.float64))).numpy()
     paddle.set_default_dtype("float32")
     row, column = np.unravel_index(np.argmax(np.abs(wide - narrow)), wide.shape)
     with torch.no_grad():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from live_nets import model
 
 torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
@@ -13,33 +14,16 @@ import tipchain  # noqa: E402
 GIVEN = np.random.default_rng(0).standard_normal((4, 5, 6)).astype(np.float32)
 
 
-class Reference(torch.nn.Module):
-    """A cell that joins what it is given with what it keeps."""
+def cell(side, layers, gate):
+    """Return a cell of ``layers`` and a head; ``gate`` makes its next state of what it is given and of what it keeps."""
 
-    def __init__(self):
-        super().__init__()
-        self.gates, self.head = torch.nn.Linear(6 + 3, 3), torch.nn.Linear(3, 2)
-
-    def forward(self, x):
-        state = torch.zeros(len(x), 3, dtype=x.dtype)
+    def forward(net, x):
+        state = side.zeros([len(x), 3], dtype=x.dtype)
         for one in x.unbind(1):
-            state = torch.tanh(self.gates(torch.cat([one, state], 1)))
-        return self.head(state)
+            state = side.tanh(gate(net, one, state))
+        return net.head(state)
 
-
-class Port(paddle.nn.Layer):
-    """The same with a layer for each."""
-
-    def __init__(self, kept):
-        super().__init__()
-        self.of_input, self.of_state = paddle.nn.Linear(6, 3), paddle.nn.Linear(3, 3, bias_attr=False)
-        self.head, self.kept = paddle.nn.Linear(3, 2), kept
-
-    def forward(self, x):
-        state = paddle.zeros([len(x), 3], x.dtype)
-        for one in x.unbind(1):
-            state = paddle.tanh(self.of_input(one) + self.of_state(self.kept(state)))
-        return self.head(state)
+    return model(side, lambda nn: {**layers, "head": nn.Linear(3, 2)}, forward)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +37,10 @@ class Port(paddle.nn.Layer):
     ids=["equal", "another value", "another function", "no gradient"],
 )
 def test_two_layers_may_hold_the_weight_of_one(kept, wrong, passes):
-    reference, port = Reference(), Port(kept)
+    joined, parts = {"gates": torch.nn.Linear(6 + 3, 3)}, {"of_input": paddle.nn.Linear(6, 3)}
+    parts["of_state"] = paddle.nn.Linear(3, 3, bias_attr=False)
+    reference = cell(torch, joined, lambda net, one, state: net.gates(torch.cat([one, state], 1)))
+    port = cell(paddle, parts, lambda net, one, state: net.of_input(one) + net.of_state(kept(state)))
     weight = reference.gates.weight.detach().numpy().T
     port.of_input.weight.set_value(weight[:6])
     port.of_state.weight.set_value(weight[6:] + wrong)

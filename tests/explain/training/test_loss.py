@@ -108,12 +108,11 @@ def test_equal_losses_agree(pieces, kits, name):
     assert ("in float32" in found.reason) == (name == "float32 only")
 
 
-@pytest.mark.parametrize("smoothing", [0.1])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_the_losses_of_pairs_agree(pieces, smoothing, reduction):
+def test_the_losses_of_pairs_agree(pieces, reduction):
     from tipchain.pairs import paddle_losses, torch_losses
 
-    options = {"label_smoothing": smoothing, "reduction": reduction, "weight": WEIGHTS, "ignore_index": 1}
+    options = {"label_smoothing": 0.1, "reduction": reduction, "weight": WEIGHTS, "ignore_index": 1}
     losses = torch_losses.build_loss(**options), paddle_losses.build_loss(**options)
     for outputs, labels in ((LOGITS, LABELS), (LOGITS * 100, LABELS), (MAPS, PLACES)):
         found = pieces.loss(*losses, outputs, labels)
@@ -130,12 +129,7 @@ def test_softmax_that_cuts_low_outputs_is_told_but_no_fault(pieces, kits):
 FAULTS = {
     "softmax twice": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(k.their_loss.softmax(o), y), "extra-call"),
     "sum": lambda k: Case(our_ce(k), their_ce(k, reduction="sum"), "argument"),
-    "more smoothing": lambda k: Case(
-        our_ce(k, label_smoothing=0.1), their_ce(k, label_smoothing=0.2), "argument"
-    ),
-    "class weights": lambda k: Case(our_ce(k), their_ce(k, weight=True), "parting"),
     "no class weights": lambda k: Case(our_ce(k, weight=True), their_ce(k), "parting"),
-    "ignores a class": lambda k: Case(our_ce(k), their_ce(k, ignore_index=0), "argument"),
     "no auxiliary loss": lambda k: Case(
         both(our_ce(k), None, 0, 1)[0], lambda o, y: their_ce(k)(o[0], y), "parting", (LOGITS, OTHER)
     ),
@@ -147,20 +141,14 @@ FAULTS = {
         our_ce(k),
         lambda o, y: their_ce(k)(o, y) * 0.25 + their_ce(k)(o, y).detach() * 0.75, "cut-gradient",
     ),
-    "no penalty": lambda k: Case(lambda o, y: our_ce(k)(o, y) + 0.01 * (o**2).mean(), their_ce(k), "parting"),
     "temperature": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o / 4.0, y), "extra-call"),
-    "no temperature": lambda k: Case(lambda o, y: our_ce(k)(o / 2.0, y), their_ce(k), "parting"),
     "label off by one": lambda k: Case(
         our_ce(k), lambda o, y: their_ce(k)(o, y + 1), "extra-call", labels=np.minimum(LABELS, 3)
     ),
-    "labels of other samples": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o, y[::-1]), "extra-call"),
     "softmax-axis": lambda k: Case(
         our_ce(k), lambda o, y: k.their_loss.nll_loss(k.their_loss.log_softmax(o, axis=0), y), "parting"
     ),
     "L1 for L2": lambda k: Case(k.our_loss.mse_loss, k.their_loss.l1_loss, "function", labels=TARGETS),
-    "beta": lambda k: Case(
-        lambda o, y: k.our_loss.smooth_l1_loss(o, y, beta=0.5), k.their_loss.smooth_l1_loss, "parting", labels=TARGETS
-    ),
     "no gradient": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o.detach(), y), "cut-gradient"),
     "no gradient of one output": lambda k: Case(
         both(our_ce(k), None, 0, 1)[0], lambda o, y: their_ce(k)(o[0], y) + 0.4 * their_ce(k)(o[1].detach(), y),
