@@ -27,7 +27,6 @@ from tipchain.numbers.pickle_stream import (
     StreamReader,
     brief,
     count_of,
-    finished,
     map_file,
 )
 from tipchain.weights.sides import dtype_name
@@ -201,7 +200,7 @@ class _TorchStream(StreamReader):
             "torch Size": "tuple",
             "torch device": "device",
             "collections Counter": "tuple",
-            **{f"{module} {name}": "tuple" for module in ("builtins", "__builtin__") for name in ("set", "tuple")},
+            **{f"{module} set": "tuple" for module in ("builtins", "__builtin__")},
         }
     )
     calls = MappingProxyType(
@@ -211,7 +210,6 @@ class _TorchStream(StreamReader):
             "_rebuild_parameter": lambda _, tensor, *_more: tensor,
             "_rebuild_parameter_with_state": lambda _, tensor, *_more: tensor,
             "device": lambda _, *parts: ":".join(str(part) for part in parts if isinstance(part, (str, int))),
-            "tuple": StreamReader.as_it_is,
         }
     )
 
@@ -284,7 +282,7 @@ def _read_archive(path: Path) -> Streamed:
         if count < 0 or at > len(data):
             raise Refused(f"a storage that ends {at - len(data)} bytes behind the file")
         stream.storages[key] = start, at
-    return finished(root, len(data), stream.value, containers=(dict, list, tuple))
+    return stream.finish(root)
 
 
 def _read_zip(archive: ZipFile, data: Bytes) -> Streamed:
@@ -301,7 +299,7 @@ def _read_zip(archive: ZipFile, data: Bytes) -> Streamed:
     if stream.at > stop:
         raise Refused("a pickle stream that goes on behind its entry")
     stream.storages = {key: entries[f"{top}data/{key}"] for key in stream.mentioned if f"{top}data/{key}" in entries}
-    return finished(root, len(data), stream.value, containers=(dict, list, tuple))
+    return stream.finish(root)
 
 
 def _place(entry: ZipInfo, data: Bytes) -> tuple[int, int]:
@@ -418,15 +416,6 @@ FEW = 2**10
 """Elements up to which a copy takes less time than sharing a tensor's memory does."""
 
 
-class _PaddleStream(StreamReader):
-    """The names of a dump, and ``tuple``, as paddle.save writes a single tensor."""
-
-    names = MappingProxyType(
-        {**StreamReader.names, **{f"{module} tuple": "tuple" for module in ("builtins", "__builtin__")}}
-    )
-    calls = MappingProxyType({**StreamReader.calls, "tuple": StreamReader.as_it_is})
-
-
 _SAFE_DTYPES = {
     "F64": "f8",
     "F32": "f4",
@@ -455,7 +444,8 @@ def read_paddle_file(path: Path) -> dict[str, Nested]:
     with _reading(path, "Paddle", "a file written by paddle.save", PADDLE_HINT):
         if path.suffix == SAFETENSORS:
             return _read_safetensors(path)
-        state = _PaddleStream(map_file(path)).read_whole()
+        stream = StreamReader(map_file(path))
+        state = stream.finish(stream.read())
     if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
         raise WeightsError("holds no state dict", file=path, found=type(state).__name__, expected="tensors by name")
     state.pop(NAME_TABLE, None)
