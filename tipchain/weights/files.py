@@ -167,14 +167,6 @@ class _Tensor:
     shape: Streamed
     strides: Streamed
 
-    def __post_init__(self) -> None:
-        numbers = (self.offset, *self.strides) if isinstance(self.strides, tuple) else (None,)
-        if not isinstance(self.storage, _Storage) or not all(isinstance(n, int) and 0 <= n < 2**62 for n in numbers):
-            raise Refused("a tensor without storage")
-        if len(numbers) != len(self.shape) + 1:
-            raise Refused(f"a tensor of shape {brief(self.shape)} and strides {brief(self.strides)}")
-        count_of(self.shape)
-
 
 def _rebuilt(
     _: StreamReader, storage: Streamed, offset: Streamed, shape: Streamed, strides: Streamed, *more: Streamed
@@ -242,23 +234,28 @@ class _TorchStream(StreamReader):
     def _tensor(self, tensor: _Tensor) -> Tensor:
         import torch
 
-        storage = tensor.storage
+        storage, shape, strides = tensor.storage, tensor.shape, tensor.strides
+        numbers = (tensor.offset, *strides) if isinstance(strides, tuple) else (None,)
+        if not isinstance(storage, _Storage) or not all(isinstance(n, int) and 0 <= n < 2**62 for n in numbers):
+            raise Refused("a tensor without storage")
+        if len(strides) != len(shape):
+            raise Refused(f"a tensor of shape {brief(shape)} and strides {brief(strides)}")
+        count = count_of(shape)
         if storage.key not in self.storages:
             raise Refused(f"a tensor whose storage {brief(storage.key)} is not in the file")
         start, stop = self.storages[storage.key]
         bits = np.dtype(_BITS[storage.dtype])
         size = bits.itemsize
         first = start + (storage.start + tensor.offset) * size
-        if 0 in tensor.shape:
-            array = np.zeros(tensor.shape, bits)
+        if not count:
+            array = np.zeros(shape, bits)
         else:
-            reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.strides, strict=True))
+            reach = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
             if first + (reach + 1) * size > stop:
-                raise Refused(f"a tensor of shape {brief(tensor.shape)} beyond its storage's {stop - start} bytes")
-            if count_of(tensor.shape) * size > SHARED * len(self.data):
-                raise Refused(f"a tensor of shape {brief(tensor.shape)} in a file of {len(self.data)} bytes")
-            strides = tuple(step * size for step in tensor.strides)
-            array = np.ndarray(tensor.shape, bits, self.data, first, strides)
+                raise Refused(f"a tensor of shape {brief(shape)} beyond its storage's {stop - start} bytes")
+            if count * size > SHARED * len(self.data):
+                raise Refused(f"a tensor of shape {brief(shape)} in a file of {len(self.data)} bytes")
+            array = np.ndarray(shape, bits, self.data, first, tuple(step * size for step in strides))
         return torch.from_numpy(array).view(getattr(torch, storage.dtype))
 
 

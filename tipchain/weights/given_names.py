@@ -88,7 +88,7 @@ def read_names(path: Path) -> NameMap:
     )
 
 
-def _pattern(name: str) -> re.Pattern[str]:
+def pattern_of(name: str) -> re.Pattern[str]:
     """Return the pattern of a name with ``*`` for any name between dots."""
     return re.compile(r"([^.]+)".join(re.escape(part) for part in name.split("*")))
 
@@ -98,7 +98,7 @@ def expand_names(names: Mapping[str, str], reference: object) -> dict[str, str]:
     expanded: dict[str, str] = {}
     existing = list(_torch_names(reference)) if any("*" in key for key in names) else []
     for key, value in names.items():
-        matches = [match for name in existing if (match := _pattern(key).fullmatch(name))] if "*" in key else []
+        matches = [match for name in existing if (match := pattern_of(key).fullmatch(name))] if "*" in key else []
         if not matches:
             expanded[key] = value
         for match in matches:
@@ -118,7 +118,7 @@ def with_ignored(names: Mapping[str, str], ignore: Collection[str], reference: o
     existing = (_torch_names(reference), _paddle_names(port)) if ignore else ({}, {})
     for one in ignore:
         reference_names, port_names = (
-            [name for name in side if name and _pattern(one).fullmatch(name)] for side in existing
+            [name for name in side if name and pattern_of(one).fullmatch(name)] for side in existing
         )
         if not reference_names and not port_names:
             near = suggestion(one, {**existing[0], **existing[1]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from tipchain.errors import WeightsError
 from tipchain.facts.layers import STATISTICS
 from tipchain.facts.settings import OWN_KIND
 from tipchain.framework_types import Array, Model
-from tipchain.weights.given_names import unknown_names, with_ignored
+from tipchain.weights.given_names import pattern_of, unknown_names, with_ignored
 from tipchain.weights.sides import (
     NOT_IN_PORT,
     NOT_IN_TORCH,
@@ -38,6 +38,7 @@ from tipchain.weights.structure import (
     Leaf,
     LeafPair,
     Structure,
+    group_by,
     joins,
     match_by_structure,
     packed_candidates,
@@ -128,10 +129,7 @@ def _problems(found: Structure) -> Iterator[str]:
 
 def _first_of_each(problems: Iterable[str]) -> Iterator[str]:
     """Yield the first problem of each kind, and how many more there are."""
-    groups: dict[str, list[str]] = defaultdict(list)
-    for text in problems:
-        groups[text.partition(": ")[0]].append(text)
-    for kind, (first, *more) in groups.items():
+    for kind, (first, *more) in group_by(problems, lambda text: text.partition(": ")[0]).items():
         yield first
         if more:
             yield f"… and {len(more)} more that are {kind}"
@@ -196,9 +194,8 @@ def _ignored(names: Iterable[str], kept: Collection[str]) -> Iterator[str]:
     patterns: dict[str, None] = {}
     for name in every:
         short = _pattern(name)[0]
-        stands_for = re.compile(re.escape(short).replace(r"\*", r"[^.]+"))
         several = shorts[short] > 1 and re.search(r"\w", short)
-        patterns[short if several and not any(map(stands_for.fullmatch, kept)) else name] = None
+        patterns[short if several and not any(map(pattern_of(short).fullmatch, kept)) else name] = None
     yield from patterns
 
 
@@ -229,20 +226,19 @@ def _pattern(name: str) -> tuple[str, tuple[str, ...]]:
 
 def _patterns(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[str]]:
     """Return pairs of names by the numbers they share, and torch's names."""
-    groups: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
-    for name, port in pairs:
-        (one, numbers), (other, others) = _pattern(name), _pattern(port)
+
+    def shared(pair: tuple[str, str]) -> tuple[str, str]:
+        (one, numbers), (other, others) = map(_pattern, pair)
         repeated = numbers and others and others == numbers * (len(others) // len(numbers))
-        groups[(one, other) if repeated or numbers == others else (name, port)].append((name, port))
+        return (one, other) if repeated or numbers == others else pair
+
+    groups = group_by(pairs, shared)
     return {key if len(members) > 1 else members[0]: [name for name, _ in members] for key, members in groups.items()}
 
 
 def _grouped(lines: Iterable[str]) -> Iterator[str]:
     """Yield lines, the first alone of those that differ in numbers alone."""
-    groups: dict[str, list[str]] = defaultdict(list)
-    for line in lines:
-        groups[_NUMBER.sub("*", line)].append(line)
-    for first, *more in groups.values():
+    for first, *more in group_by(lines, lambda line: _NUMBER.sub("*", line)).values():
         yield f"{first} (and {len(more)} more like it)" if more else first
 
 
@@ -482,12 +478,9 @@ class _Matching:
         self, pairs: Sequence[LeafPair], targets: Mapping[Leaf, Target]
     ) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
         """Return names of all pairs, whole layers where possible, and those that differ."""
-        by_layer: dict[str, list[LeafPair]] = defaultdict(list)
-        for pair in pairs:
-            by_layer[self.torch[pair.expected][0].path].append(pair)
         resolved: dict[str, str] = dict(self.names)
         moved = []
-        for path, own in by_layer.items():
+        for path, own in group_by(pairs, lambda pair: self.torch[pair.expected][0].path).items():
             layers = {self.port[pair.actual][0].path: self.port[pair.actual][0] for pair in own}
             layer = next(iter(layers.values()))
             slots = [(self.torch[pair.expected][1], self.port[pair.actual][1], targets[pair.expected]) for pair in own]

@@ -191,38 +191,8 @@ def divide(array: Array, slot: TensorSlot) -> list[Array]:
 
 
 _ORIGINALS = {"original0": "g", "original1": "v", "original": "orig", "0._u": "u", "0._v": "v"}
-_PARAMETRIZED = re.compile(rf"parametrizations\.(\w+)\.({'|'.join(map(re.escape, _ORIGINALS))})")
-
-
-def paddle_leaf(torch_leaf: str) -> str:
-    """Return the older name, which Paddle has: ``weight_g`` for ``parametrizations.weight.original0``."""
-    match = _PARAMETRIZED.fullmatch(torch_leaf)
-    return torch_leaf if match is None else f"{match[1]}_{_ORIGINALS[match[2]]}"
-
-
-def magnitude_dim(shape: Sequence[int], *, transposed: bool) -> int | None:
-    """Return Paddle's ``dim`` of weight_norm, the first that fits; -1 for a single magnitude."""
-    kept = [axis for axis, size in enumerate(shape) if size > 1] or [0]
-    if len(kept) > 1:
-        return None
-    return -1 if not shape else len(shape) - 1 - kept[0] if transposed else kept[0]
-
-
-def magnitude_shape(layer: Model, leaf: str, size: int, *, transposed: bool) -> tuple[int, ...] | None:
-    """Return torch's shape of a weight-normalized layer's magnitude ``weight_g``; None of any other tensor.
-
-    torch keeps as many axes as the weight has, Paddle one, of ``size`` numbers.
-    """
-    from paddle.nn.utils.weight_norm_hook import WeightNorm
-
-    for hook in layer._forward_pre_hooks.values():  # noqa: SLF001
-        if isinstance(hook, WeightNorm) and leaf == f"{hook.name}_g":
-            axes = len(getattr(layer, f"{hook.name}_v").shape)
-            if hook.dim < 0:
-                return ()
-            kept = axes - 1 - hook.dim if transposed else hook.dim
-            return tuple(size if axis == kept else 1 for axis in range(axes))
-    return None
+"""The older names, which Paddle has: ``weight_g`` for ``parametrizations.weight.original0``."""
+_PARAMETRIZED = re.compile(rf"^parametrizations\.(\w+)\.({'|'.join(map(re.escape, _ORIGINALS))})\Z")
 
 
 # The layers of a torch model, in the terms that it is matched with a Paddle model in.
@@ -255,7 +225,7 @@ def _walk_torch(module: Model, path: str) -> Iterator[LayerTensors]:
     slots = tuple(
         TensorSlot(
             name=join(path, leaf),
-            leaf=paddle_leaf(leaf),
+            leaf=_PARAMETRIZED.sub(lambda match: f"{match[1]}_{_ORIGINALS[match[2]]}", leaf),
             shape=tuple(tensor.shape),
             dtype=dtype_name(tensor),
             kind=kind,
@@ -439,12 +409,19 @@ def _stacked(shapes: Sequence[Shape]) -> Shape:
 
 def _torch_shape(layer: Model, kind: str, leaf: str, slot: TensorSlot) -> Shape:
     """Return torch's shape of a tensor that Paddle keeps with other axes."""
+    from paddle.nn.utils.weight_norm_hook import WeightNorm
+
     if kind == "LayerNorm" and leaf in ("weight", "bias"):
         return tuple(layer._normalized_shape)  # noqa: SLF001  (Paddle flattens it)
     if kind == "Bilinear" and leaf == "bias":
         return slot.shape[-1:]  # Paddle's is a row
-    shape = magnitude_shape(layer, leaf, slot.shape[0] if slot.shape else 1, transposed=kind == "Linear")
-    return slot.shape if shape is None else shape
+    for hook in layer._forward_pre_hooks.values():  # noqa: SLF001
+        if isinstance(hook, WeightNorm) and leaf == f"{hook.name}_g":
+            # torch keeps as many axes of the magnitude as the weight has, Paddle one.
+            axes = len(getattr(layer, f"{hook.name}_v").shape)
+            kept = axes - 1 - hook.dim if kind == "Linear" else hook.dim
+            return () if hook.dim < 0 else tuple(slot.shape[0] if axis == kept else 1 for axis in range(axes))
+    return slot.shape
 
 
 def _join_slots(layers: list[LayerTensors], joined: Mapping[str, Target]) -> list[LayerTensors]:
