@@ -13,8 +13,6 @@ from tipchain.framework_types import Model
 from tipchain.weights.sides import NOT_IN_PORT, NOT_IN_TORCH, Target, join, paddle_layers, torch_layers
 
 FORM = "text on both sides, such as  backbone.fc: classifier.0  (numbers in quotes)"
-LIST = "a list of layers or tensors that one model lacks, such as  [pooler, head.aux]"
-SIDES = "torch", "Paddle"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +68,7 @@ def read_names(path: Path) -> NameMap:
             line=document.line(("ignore",)),
             key="ignore",
             found=repr(ignore),
-            expected=LIST,
+            expected="a list of layers or tensors that one model lacks, such as  [pooler, head.aux]",
         )
     below = isinstance(data.get("names"), dict) and len(data) == 1
     names = data["names"] if below else data
@@ -166,7 +164,7 @@ def unknown_names(names: Mapping[str, str], reference: Model, port: Model) -> li
             continue
         for side, name in ((0, key), *((1, one) for one in Target.parse(value).names)):
             if name not in existing[side]:
-                model, near = SIDES[side], suggestion(name, existing[side])
+                model, near = ("torch", "Paddle")[side], suggestion(name, existing[side])
                 message = f"the {model} model has no {name!r}{near}"
                 if name in layers[side]:
                     message = f"{name!r} of the {model} model holds no tensors"
@@ -177,17 +175,17 @@ def unknown_names(names: Mapping[str, str], reference: Model, port: Model) -> li
 
 def _torch_names(model: Model) -> dict[str, None]:
     tensors = [slot.name for layer in torch_layers(model) for slot in layer.slots]
-    return _with_layers([*tensors, *model.state_dict()])
+    return with_layers([*tensors, *model.state_dict()])
 
 
 def _paddle_names(model: Model) -> dict[str, None]:
     """Return the names of Paddle's layers and tensors, under torch's leaves too."""
     leaves = [join(layer.path, slot.leaf) for layer in paddle_layers(model) for slot in layer.slots]
-    return _with_layers([*model.state_dict(), *leaves])
+    return with_layers([*model.state_dict(), *leaves])
 
 
-def _with_layers(tensors: Iterable[str]) -> dict[str, None]:
-    """Return names of tensors after those of their layers; "" is the model."""
+def with_layers(tensors: Iterable[str]) -> dict[str, None]:
+    """Return names of tensors after those of the layers above; "" is the model."""
     tensors = dict.fromkeys(tensors)
     above = (".".join(parts[:count]) for parts in (name.split(".") for name in tensors) for count in range(len(parts)))
     return dict.fromkeys([*above, *tensors])

@@ -20,7 +20,7 @@ from tipchain.errors import WeightsError
 from tipchain.facts.layers import STATISTICS
 from tipchain.facts.settings import OWN_KIND
 from tipchain.framework_types import Array, Model
-from tipchain.weights.given_names import pattern_of, unknown_names, with_ignored
+from tipchain.weights.given_names import pattern_of, unknown_names, with_ignored, with_layers
 from tipchain.weights.sides import (
     NOT_IN_PORT,
     NOT_IN_TORCH,
@@ -174,9 +174,7 @@ def _skeleton(
                 yield from before
             yield line + note if len(line + note) <= WIDTH else line
     kept = {*every, *entries, *(port for port, _ in entries.values())} - {*lone, *free} - alone
-    paths = [name.split(".") for name in kept]
-    layers_kept = {".".join(path[:count]) for path in paths for count in range(1, len(path) + 1)}
-    ignored = list(_ignored([*lone, *free], layers_kept))
+    ignored = list(_ignored([*lone, *free], with_layers(kept)))
     if ignored:
         yield "  ignore:"
         yield from (f"    - {_yaml(name)}" for name in ignored)
@@ -234,12 +232,6 @@ def _patterns(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[st
 
     groups = group_by(pairs, shared)
     return {key if len(members) > 1 else members[0]: [name for name, _ in members] for key, members in groups.items()}
-
-
-def _grouped(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines, the first alone of those that differ in numbers alone."""
-    for first, *more in group_by(lines, lambda line: _NUMBER.sub("*", line)).values():
-        yield f"{first} (and {len(more)} more like it)" if more else first
 
 
 # Square matrices of users' own classes: which axis is the output is told by what the layer computes.
@@ -328,7 +320,8 @@ class Match:
             *(f"kept: {name}: only the port has it" for name in self.kept),
             *(f"left behind: {name}: the port has none" for name in self.left),
         ]
-        return "\n".join(_grouped(lines))
+        alike = group_by(lines, lambda line: _NUMBER.sub("*", line)).values()  # but for numbers
+        return "\n".join(f"{first} (and {len(more)} more like it)" if more else first for first, *more in alike)
 
 
 def match_models(
@@ -598,9 +591,16 @@ def matchable_layers(
 ) -> tuple[list[LayerTensors], list[LayerTensors]]:
     """Return both models' layers in one another's terms, without ignored ones; ``opened``: further packed layers."""
     torch, port = torch_layers(torch_model), paddle_layers(paddle_model, names, opened)
-    also = to_open(torch, port)
-    if also:
-        port = paddle_layers(paddle_model, names, opened | also)
+    kinds, at = {layer.kind for layer in torch}, {(layer.path, layer.kind) for layer in torch}
+    single = frozenset(
+        layer.path
+        for layer in port
+        if layer.inner
+        and (layer.torch_path, layer.kind) not in at
+        and (layer.kind not in kinds or any(one.path.startswith(f"{layer.torch_path}.") for one in torch))
+    )
+    if single:  # packed layers of Paddle for which torch has single layers
+        port = paddle_layers(paddle_model, names, opened | single)
     return (
         without(torch, lambda slot: only_in_torch(slot.name, names)),
         without(port, lambda slot: slot.name.startswith(NOT_IN_TORCH)),
@@ -638,25 +638,6 @@ def _is_neutral(slot: TensorSlot) -> bool:
     )
 
 
-def tell(layer: LayerTensors, slot: TensorSlot) -> str:
-    """Return a tensor in a message's words: name, torch's shape, dtype, layer."""
-    name = " + ".join(part.names[0] for part in slot.parts) or slot.name
-    return f"{name} {list(slot.shape)} {slot.dtype} ({kind_text(layer.kind)})"
-
-
-def to_open(torch: Sequence[LayerTensors], paddle: Sequence[LayerTensors]) -> frozenset[str]:
-    """Return the paths of Paddle's packed layers for which torch has single layers."""
-    kinds = {layer.kind for layer in torch}
-    at = {(layer.path, layer.kind) for layer in torch}
-    return frozenset(
-        layer.path
-        for layer in paddle
-        if layer.inner
-        and (layer.torch_path, layer.kind) not in at
-        and (layer.kind not in kinds or any(one.path.startswith(f"{layer.torch_path}.") for one in torch))
-    )
-
-
 # Leaves
 
 
@@ -664,11 +645,12 @@ def torch_leaves(
     layers: Iterable[LayerTensors], names: Mapping[str, str], ties: Mapping[str, str] | None = None
 ) -> Held:
     """Return the leaves of a torch model; ``ties``: the first name of the same tensor by torch's name."""
-    ties = ties or {}
+    first = ties or {}
     return {
-        _leaf(
-            layer.path, layer, slot, again=ties.get(slot.name, slot.name) != slot.name, scope=_scope(slot.name, names)
-        ): (layer, slot)
+        _leaf(layer, slot, again=first.get(slot.name, slot.name) != slot.name, scope=_scope(slot.name, names)): (
+            layer,
+            slot,
+        )
         for layer in layers
         for slot in layer.slots
     }
@@ -678,18 +660,16 @@ def paddle_leaves(layers: Iterable[LayerTensors], names: Mapping[str, str]) -> H
     """Return a Paddle model's leaves with layer and slot, without constant zeros."""
     targets = {target.names[0]: old for old, new in names.items() if len((target := Target.parse(new)).names) == 1}
     return {
-        _leaf(layer.torch_path, layer, slot, again=slot.again, scope=targets.get(_scope(layer.path, targets), "")): (
-            layer,
-            slot,
-        )
+        _leaf(layer, slot, again=slot.again, scope=targets.get(_scope(layer.path, targets), "")): (layer, slot)
         for layer in layers
         for slot in layer.slots
         if not slot.fixed
     }
 
 
-def _leaf(torch_path: str, layer: LayerTensors, slot: TensorSlot, *, again: bool, scope: str) -> Leaf:
-    path, own_path = (tuple(join(one, slot.leaf).split(".")) for one in (torch_path, layer.path))
+def _leaf(layer: LayerTensors, slot: TensorSlot, *, again: bool, scope: str) -> Leaf:
+    path, own_path = (tuple(join(one, slot.leaf).split(".")) for one in (layer.torch_path, layer.path))
+    name = " + ".join(part.names[0] for part in slot.parts) or slot.name
     return Leaf(
         path=path,
         own_path=own_path,
@@ -699,7 +679,7 @@ def _leaf(torch_path: str, layer: LayerTensors, slot: TensorSlot, *, again: bool
         buffer=slot.kind == "buffer",
         again=again,
         scope=scope,
-        text=tell(layer, slot),
+        text=f"{name} {list(slot.shape)} {slot.dtype} ({kind_text(layer.kind)})",
     )
 
 
