@@ -465,7 +465,7 @@ def _alike_words(
     if len(torch) == len(paddle) == 1:
         yield from zip(torch, paddle, strict=True)
         return
-    same = set(torch) & set(paddle)
+    same = [words for words in torch if words in paddle]
     yield from ((words, words) for words in same)
     telling, port_telling = (
         {words: _telling(words, side) for words in side if words not in same} for side in (torch, paddle)
