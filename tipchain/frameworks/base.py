@@ -135,7 +135,8 @@ class _OwnImports:
                     misled.add(name)
             elif "@" not in name and is_users(file):
                 folder = folders.get(max((one for one in folders if file.startswith(one)), key=len, default=""))
-                namesake = folder not in own and any(_has(one, package) for one in own)
+                named = (Path(one, package).is_dir() or Path(one, f"{package}.py").is_file() for one in own)
+                namesake = folder not in own and any(named)
                 if folder in theirs or namesake:
                     misled.add(name)
         for name in misled:
@@ -151,11 +152,6 @@ def _file(module: ModuleType | None) -> str:
     """Return a module's file, or a file in the folder of a package without one; a module with neither is no user's."""
     known = getattr(module, "__dict__", {})  # of what is no module, as torch.classes is, any name may raise
     return known.get("__file__") or next((f"{one}/" for one in known.get("__path__", ())), "<")
-
-
-def _has(folder: str, name: str) -> bool:
-    """Tell whether a module of this name is found in a folder."""
-    return Path(folder, name).is_dir() or Path(folder, f"{name}.py").is_file()
 
 
 def _rename(name: str, other: str) -> None:
@@ -190,11 +186,8 @@ def resolve(spec: str, root: Path, side: str = "", *, compat: bool = False) -> C
     package = module_name.partition(".")[0]
     proxy = partial(_imports.paddle_as_torch, package) if compat else nullcontext
     with serving(stage=f"importing {module_name}"), proxy():
-        module = (
-            _imports.load(side, module_name, lambda: _import(module_name, spec, root))
-            if side
-            else _import(module_name, spec, root)
-        )
+        load = partial(_import, module_name, spec, root)
+        module = _imports.load(side, module_name, load) if side else load()
     if not hasattr(module, name):
         near = candidates(module, name)
         own = [known for known, value in vars(module).items() if known[:1] != "_" and callable(value)]

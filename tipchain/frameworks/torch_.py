@@ -402,17 +402,11 @@ class TorchFramework(LoadedFramework):
         """Return the module on the chosen device."""
         return builder(**args).to(self.device)
 
-    @contextmanager
-    def undrawn(self) -> Iterator[None]:
-        """Let parameters be zero where their initial values would be drawn: that takes longer than loading others."""
-        parameter, names = self.torch.nn.Parameter, ("uniform_", "normal_")
-        for name in names:
-            setattr(parameter, name, lambda self, *_, **__: self.zero_())
-        try:
-            yield
-        finally:
-            for name in names:
-                delattr(parameter, name)
+    def undrawn(self) -> AbstractContextManager[None]:
+        """Return a context in which parameters are zero whose initial values would be drawn: that takes longer than loading others."""
+        return attributes(
+            self.torch.nn.Parameter, **dict.fromkeys(("uniform_", "normal_"), lambda one, *_, **__: one.zero_())
+        )
 
     def load_weights(self, model: Model, path: Path) -> None:
         """Load a torch or ``.safetensors`` file; every key must fit."""
