@@ -151,7 +151,9 @@ def judge(diff: TensorDiff, tolerance: Tolerance, *, subject: str, outside: int 
             passed = passed and needed <= allowed  # written so that NaN never passes
             most = max(needed, most)  # in this order NaN stays
         if passed:
-            outcome, reason = Outcome.PASS, _passed(diff, tolerance, shown)
+            outcome, reason = Outcome.PASS, f"{shown} · allowed {tolerance}"
+            if tolerance.threshold is not None and diff.max_abs > tolerance.threshold:
+                reason += f" · single elements differ by up to {diff.max_abs:.3g}, {_worst(diff)}"
         else:
             outcome, reason = Outcome.FAIL, _failed(diff, tolerance, shown, most, outside)
         # With rtol each element is allowed something else, which no fact tells.
@@ -205,13 +207,6 @@ def _worst(diff: TensorDiff, word: str = "worst") -> str:
 def _number(value: complex) -> str:
     # Nine digits tell any two float32 apart.
     return f"{value:.9g}" if isinstance(value, float) else str(value)
-
-
-def _passed(diff: TensorDiff, tolerance: Tolerance, shown: str) -> str:
-    reason = f"{shown} · allowed {tolerance}"
-    if tolerance.threshold is not None and diff.max_abs > tolerance.threshold:
-        reason += f" · single elements differ by up to {diff.max_abs:.3g}, {_worst(diff)}"
-    return reason
 
 
 def _failed(diff: TensorDiff, tolerance: Tolerance, shown: str, needed: float, outside: int | None) -> str:
