@@ -11,7 +11,7 @@ import numpy as np
 
 from tipchain.errors import WeightsError
 from tipchain.facts.layers import OWN, storage_of
-from tipchain.facts.packed import cell_tensors, packed_tensors
+from tipchain.facts.packed import Packed, cell_tensors, packed_tensors
 from tipchain.facts.settings import OWN_KIND, Storage
 from tipchain.framework_types import Array, Model, Tensor
 
@@ -306,18 +306,12 @@ class _PaddleWalk:
                 inside = (tensor for child in layer.children() for tensor in child.state_dict().values())
                 own_skip = skip.union(map(id, inside))
             else:
-                slots = [
-                    self._slot(
-                        torch_path,
-                        one.leaf,
-                        [(tensor, one.transpose) for tensor in one.tensors],
-                        "parameter",
-                        [name for name in self._names(one.tensors[0]) if name.startswith(f"{path}." if path else "")],
-                        fixed=one.fixed,
-                    )
-                    for one in tensors
-                ]
-                yield LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=tuple(slots), inner=True)
+                start = f"{path}." if path else ""
+                own = [[name for name in self._names(one.tensors[0]) if name.startswith(start)] for one in tensors]
+                slots = tuple(
+                    self._slot(torch_path, one, "parameter", names) for one, names in zip(tensors, own, strict=True)
+                )
+                yield LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=slots, inner=True)
                 own_skip = skip = skip.union(id(tensor) for one in tensors for tensor in one.tensors)
         yield self._plain(layer, path, torch_path, stored, own_skip)
         torch_names = {paddle: torch for torch, paddle in (stored or OWN).children.items()}
@@ -360,43 +354,31 @@ class _PaddleWalk:
             if id(tensor) in skip:
                 continue
             leaf = leaves.get(own, own)
+            transpose = leaf in stored.transposed and tensor.ndim == 2
+            single = Packed(leaf=leaf, tensors=(tensor,), transpose=transpose, fixed=leaf in fixed)
             slot = self._slot(
-                torch_path,
-                leaf,
-                [(tensor, leaf in stored.transposed and tensor.ndim == 2)],
-                "buffer" if leaf in stored.buffers else tensor_kind,
-                [join(path, own)],
-                fixed=leaf in fixed,
+                torch_path, single, "buffer" if leaf in stored.buffers else tensor_kind, [join(path, own)]
             )
             shape = _torch_shape(layer, stored.kind, leaf, slot)
             slots.append(slot if shape == slot.shape else replace(slot, shape=shape))
         return LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=tuple(slots))
 
-    def _slot(
-        self,
-        torch_path: str,
-        leaf: str,
-        tensors: Sequence[tuple[object, bool]],
-        kind: TensorKind,
-        own: Sequence[str],
-        *,
-        fixed: bool,
-    ) -> TensorSlot:
-        again = all(id(tensor) in self.seen for tensor, _ in tensors)
-        self.seen.update(id(tensor) for tensor, _ in tensors)
+    def _slot(self, torch_path: str, packed: Packed, kind: TensorKind, own: Sequence[str]) -> TensorSlot:
+        again = all(id(tensor) in self.seen for tensor in packed.tensors)
+        self.seen.update(map(id, packed.tensors))
         parts = tuple(
-            PaddlePart(names=tuple(self._names(tensor)), tensor=tensor, transpose=transpose)
-            for tensor, transpose in tensors
+            PaddlePart(names=tuple(self._names(tensor)), tensor=tensor, transpose=packed.transpose)
+            for tensor in packed.tensors
         )
         given = [self.inverse[name] for name in own if name in self.inverse] if len(parts) == 1 else []
         return TensorSlot(
-            name=given[0] if given else join(torch_path, leaf),
-            leaf=leaf,
+            name=given[0] if given else join(torch_path, packed.leaf),
+            leaf=packed.leaf,
             shape=_stacked([part.shape for part in parts]),
             dtype=dtype_name(parts[0].tensor),
             kind=kind,
             parts=parts,
-            fixed=fixed,
+            fixed=packed.fixed,
             again=again,
         )
 
