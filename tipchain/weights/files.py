@@ -34,12 +34,6 @@ from tipchain.weights.sides import dtype_name
 # Torch weight files, read without running what is in them, and written; tensors as arrays and back.
 
 
-TORCH_HINT = (
-    "`tipchain align CASE --prepare` makes a case's weights; `torch.save(model.state_dict(), FILE)` writes a model's"
-)
-PADDLE_HINT = (
-    "`tipchain align CASE --prepare` makes a case's weights; `paddle.save(model.state_dict(), FILE)` writes a model's"
-)
 SAFETENSORS = ".safetensors"
 
 
@@ -65,7 +59,7 @@ def refuse_other_layout(path: Path, layout: str) -> None:
 
 
 @contextmanager
-def _reading(path: Path, whose: str, expected: str, hint: str) -> Iterator[None]:
+def _reading(path: Path, whose: str, expected: str) -> Iterator[None]:
     """Turn what may go wrong when a weight file is read into one error that names the file.
 
     Raises:
@@ -74,6 +68,8 @@ def _reading(path: Path, whose: str, expected: str, hint: str) -> Iterator[None]
     from safetensors import SafetensorError
 
     if not path.is_file():
+        library = whose.lower()
+        hint = f"`tipchain align CASE --prepare` makes a case's weights; `{library}.save(model.state_dict(), FILE)` writes a model's"
         raise WeightsError("no such weight file", file=path, hint=hint)
     try:
         yield
@@ -95,7 +91,7 @@ def read_torch_state(path: Path) -> dict[str, Tensor]:
     """
     import torch
 
-    with _reading(path, "torch", "tensors by name, written by torch.save(model.state_dict(), ...)", TORCH_HINT):
+    with _reading(path, "torch", "tensors by name, written by torch.save(model.state_dict(), ...)"):
         if path.suffix == SAFETENSORS:
             from safetensors.torch import load_file
 
@@ -438,7 +434,7 @@ def read_paddle_file(path: Path) -> dict[str, Nested]:
         WeightsError: missing, truncated, no dict, or holding anything but arrays, numbers and text;
             nothing in the file is run.
     """
-    with _reading(path, "Paddle", "a file written by paddle.save", PADDLE_HINT):
+    with _reading(path, "Paddle", "a file written by paddle.save"):
         if path.suffix == SAFETENSORS:
             return _read_safetensors(path)
         stream = StreamReader(map_file(path))

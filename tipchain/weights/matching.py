@@ -140,14 +140,12 @@ def _rows(problems: Iterable[str]) -> list[str]:
     return [line for text in problems for line in in_rows(text, WIDTH, "    ", "      ")]
 
 
-def _skeleton(
-    found: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]], every: Iterable[str]
-) -> Iterator[str]:
+def _skeleton(found: Structure, likely: Mapping[str, tuple[str, ...]], every: Iterable[str]) -> Iterator[str]:
     """Yield YAML that settles the open tensors by order or by shape; ``every`` tensor's name stands for a layer that is kept."""
-    entries: dict[str, tuple[str, tuple[str, ...]]] = dict(likely)
+    entries = dict(likely)  # the port's names by torch's, the likeliest first
     for doubt in found.doubts:
         for name, port in zip(doubt.expected, doubt.actual, strict=False):
-            entries[name] = port, tuple(one for one in doubt.actual if one != port)
+            entries[name] = (port, *(one for one in doubt.actual if one != port))
     opened, port_opened = ({_layer(leaf) for leaf in leaves} for leaves in (found.unknown, found.missing))
     layers = [(_layer(pair.expected), _layer(pair.actual)) for pair in found.pairs]
     alone = {leaf.name for leaf in (*found.unknown, *found.missing)}
@@ -158,14 +156,14 @@ def _skeleton(
     for name, shapes in torch_layers.items():
         candidates = [port for port, other in free.items() if other == shapes]
         if candidates:
-            entries[name] = candidates[0], tuple(candidates[1:])
+            entries[name] = tuple(candidates)
             del free[candidates[0]]
         else:
             lone.append(name)
     if entries:
         yield "  names:"
-        for pattern, members in _patterns((name, port) for name, (port, _) in entries.items()).items():
-            others = entries[members[0]][1]
+        for pattern, members in _patterns((name, ports[0]) for name, ports in entries.items()).items():
+            others = entries[members[0]][1:]
             note = f"  # or {', '.join(others)}" if others and len(members) == 1 else "  # or another" if others else ""
             line = f"    {_yaml(pattern[0])}: {_yaml(pattern[1])}"
             if len(line) > WIDTH:
@@ -173,7 +171,7 @@ def _skeleton(
                 *before, line = in_rows(_yaml(pattern[1]), WIDTH, " " * 6, " " * 8)
                 yield from before
             yield line + note if len(line + note) <= WIDTH else line
-    kept = {*every, *entries, *(port for port, _ in entries.values())} - {*lone, *free} - alone
+    kept = {*every, *entries, *(ports[0] for ports in entries.values())} - {*lone, *free} - alone
     ignored = list(_ignored([*lone, *free], with_layers(kept)))
     if ignored:
         yield "  ignore:"
@@ -367,9 +365,8 @@ class _Matching:
         tensors = torch_model.state_dict(keep_vars=True)
         self.ties = {name: first.setdefault(id(tensor), name) for name, tensor in tensors.items()}
         self.torch, self.port = torch_leaves(torch, self.names, self.ties), paddle_leaves(paddle, self.names)
-        here = {slot.name for _, slot in self.torch.values()}
         every = [slot.name for layer in torch_layers(torch_model) for slot in layer.slots]
-        self.left = [name for name in every if name not in here]
+        self.left = [name for name in every if only_in_torch(name, self.names)]
         ignored = [target for name, target in self.names.items() if name.startswith(NOT_IN_TORCH)]
         self.kept = [name for name in paddle_model.state_dict() if _is_below(name, ignored)]
         self.zeros = tuple(slot for layer in paddle for slot in layer.slots if slot.fixed)
@@ -390,7 +387,7 @@ class _Matching:
         self._leave_constants(found)
         targets: dict[Leaf, Target] = {}
         problems: list[str] = []
-        likely: dict[str, tuple[str, tuple[str, ...]]] = {}
+        likely: dict[str, tuple[str, ...]] = {}
         for pair in (*settled, *found.pairs):
             layout = self._layout(pair)
             if not isinstance(layout, str):
@@ -400,7 +397,7 @@ class _Matching:
                 slot = self.torch[pair.expected][1]
                 if len(set(squeezed(slot.shape))) == 1:
                     plain = Target(names=(_own_name(*self.port[pair.actual]),))
-                    likely[slot.name] = str(plain), (str(replace(plain, turned=True)),)
+                    likely[slot.name] = str(plain), str(replace(plain, turned=True))
         if problems or found.doubts or found.unknown or found.missing:
             raise self._refusal(problems, found, taken, likely)
         pairs = [pair for pair in (*settled, *found.pairs) if pair.expected in targets]
@@ -439,11 +436,7 @@ class _Matching:
         found.unknown = [leaf for leaf in found.unknown if leaf not in constant]
 
     def _refusal(
-        self,
-        problems: Sequence[str],
-        found: Structure,
-        taken: AbstractSet[Leaf],
-        likely: dict[str, tuple[str, tuple[str, ...]]],
+        self, problems: Sequence[str], found: Structure, taken: AbstractSet[Leaf], likely: dict[str, tuple[str, ...]]
     ) -> UnmatchedError:
         rest, packed = found, packed_candidates(found.unknown, found.missing)
         matrices = [leaf for leaf in found.missing if len(leaf.shape) > 1]  # a bias goes with its matrix
@@ -458,7 +451,7 @@ class _Matching:
             )
         for one, pieces, turned in packed:
             names = tuple(_own_name(*self.port[piece]) for piece in pieces)
-            likely[self.torch[one][1].name] = str(Target(names=names, turned=turned)), ()
+            likely[self.torch[one][1].name] = (str(Target(names=names, turned=turned)),)
         holders = [
             f"packed: {self.port[one][0].path} seems to hold {', '.join(self.torch[piece][0].path for piece in pieces)} in one, "
             f"which names cannot say: keep them apart in the port, or joined in the reference"
