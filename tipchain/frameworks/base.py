@@ -383,7 +383,7 @@ class LoadedFramework:
 
     def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
         """Yield every layer with its path, the model itself (path empty) first; one used twice comes once."""
-        raise NotImplementedError
+        yield from model.named_modules() if self.name == "torch" else model.named_sublayers(include_self=True)
 
     def set_training(self, model: Model, training: bool) -> None:
         """Switch train or eval mode; dropout-like layers stay in eval mode."""

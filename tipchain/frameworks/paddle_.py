@@ -460,10 +460,6 @@ class PaddleFramework(LoadedFramework):
         """Load a ``.pdparams`` file; every key and shape must fit."""
         load_paddle_weights(model, path)
 
-    def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
-        """Yield every layer with its path, the model itself (path empty) first; one used twice comes once."""
-        yield from model.named_sublayers(include_self=True)
-
     def let_backward(self, model: Model) -> None:
         """Let a model be run backward in eval mode, which Paddle's recurrent layers cannot on a CPU.
 

@@ -412,10 +412,6 @@ class TorchFramework(LoadedFramework):
         """Load a torch or ``.safetensors`` file; every key must fit."""
         load_torch_weights(model, path)
 
-    def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
-        """Yield every module with its path, the model itself (path empty) first; one used twice comes once."""
-        yield from model.named_modules()
-
     def let_backward(self, model: Model) -> None:
         """Do nothing: torch runs a model backward in eval mode, too."""
 

@@ -467,8 +467,9 @@ def _alike_words(
         return
     same = [words for words in torch if words in paddle]
     yield from ((words, words) for words in same)
-    telling, port_telling = (
-        {words: _telling(words, side) for words in side if words not in same} for side in (torch, paddle)
+    telling, port_telling = (  # the words of a name that not all names of its side have
+        {words: Counter(words) - reduce(and_, map(Counter, side)) for words in side if words not in same}
+        for side in (torch, paddle)
     )
     scores = {
         (one, other): _likeness_of_words(words, port_words)
@@ -483,11 +484,6 @@ def _alike_words(
     for (one, other), score in scores.items():
         if score and tops[0, one] == tops[1, other] == score:
             yield one, other
-
-
-def _telling(words: tuple[str, ...], side: Collection[tuple[str, ...]]) -> Counter[str]:
-    """Return the words of a name that not all names of its side have."""
-    return Counter(words) - reduce(and_, map(Counter, side))
 
 
 def _likeness_of_words(words: Counter[str], port_words: Counter[str]) -> float:
