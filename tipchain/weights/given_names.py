@@ -13,6 +13,7 @@ from tipchain.framework_types import Model
 from tipchain.weights.sides import NOT_IN_PORT, NOT_IN_TORCH, Target, join, paddle_layers, torch_layers
 
 FORM = "text on both sides, such as  backbone.fc: classifier.0  (numbers in quotes)"
+LIST = "a list of layers or tensors that one model lacks, such as  [pooler, head.aux]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,7 @@ def read_names(path: Path) -> NameMap:
             line=document.line(("ignore",)),
             key="ignore",
             found=repr(ignore),
-            expected="a list of layers or tensors that one model lacks, such as  [pooler, head.aux]",
+            expected=LIST,
         )
     below = isinstance(data.get("names"), dict) and len(data) == 1
     names = data["names"] if below else data
