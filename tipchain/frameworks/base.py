@@ -138,7 +138,8 @@ class _OwnImports:
                     misled.add(name)
             elif package and is_users(file):
                 folder = folders.get(max((one for one in folders if file.startswith(one)), key=len, default=""))
-                namesake = folder not in own and any(_has(one, package) for one in own)
+                named = (Path(one, package).is_dir() or Path(one, f"{package}.py").is_file() for one in own)
+                namesake = folder not in own and any(named)
                 if folder in theirs or namesake:
                     misled.add(name)
         for name in misled:
@@ -173,11 +174,6 @@ def _users_of_torch() -> set[str]:
     return holding - {"", "torch", "paddle", "tipchain"}
 
 
-def _has(folder: str, name: str) -> bool:
-    """Tell whether a module of this name is found in a folder."""
-    return Path(folder, name).is_dir() or Path(folder, f"{name}.py").is_file()
-
-
 def _rename(name: str, other: str) -> None:
     """Have a module under another name, and let its classes say so."""
     module = sys.modules[other] = sys.modules.pop(name)
@@ -210,11 +206,8 @@ def resolve(spec: str, root: Path, side: str = "", *, compat: bool = False) -> C
     package = module_name.partition(".")[0]
     proxy = partial(_imports.paddle_as_torch, package) if compat else nullcontext
     with serving(stage=f"importing {module_name}"), proxy():
-        module = (
-            _imports.load(side, module_name, lambda: _import(module_name, spec, root))
-            if side
-            else _import(module_name, spec, root)
-        )
+        load = partial(_import, module_name, spec, root)
+        module = _imports.load(side, module_name, load) if side else load()
     if not hasattr(module, name):
         near = candidates(module, name)
         own = [known for known, value in vars(module).items() if known[:1] != "_" and callable(value)]
@@ -410,7 +403,7 @@ class LoadedFramework:
 
     def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
         """Yield every layer with its path, the model itself (path empty) first; one used twice comes once."""
-        raise NotImplementedError
+        yield from model.named_modules() if self.name == "torch" else model.named_sublayers(include_self=True)
 
     def set_training(self, model: Model, training: bool) -> None:
         """Switch train or eval mode; dropout-like layers stay in eval mode."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from tipchain.errors import WeightsError
 from tipchain.facts.layers import kind_of
-from tipchain.facts.settings import SAME, UNTOLD, channels_last, held, takes_gradient
+from tipchain.facts.settings import SAME, UNTOLD, channels_last, takes_gradient
 from tipchain.framework_types import After, Array, Before, Function, Hook, Model, Nested, Optimizer, Tensor
 from tipchain.frameworks import Framework
 from tipchain.frameworks.base import map_nested
@@ -49,13 +49,11 @@ class FrameworkSide:
         ways: how a model may be run in float64, tried one after the other.
         way: the one that is taken.
         base: the class of all layers.
-        norms: the classes of all BatchNorms.
         functional: ``torch.nn.functional`` or Paddle's.
     """
 
     framework: Framework
     base: type[Model]
-    norms: tuple[type[Model], ...]
     functional: ModuleType
     ways: Sequence[Widening] = ("casts", "plain")
     way: Widening = "casts"
@@ -171,16 +169,6 @@ class FrameworkSide:
             return None
         return read["stride"], tuple(before for before, _ in pads)
 
-    def norm_scale(self, layer: Model) -> Array | None:
-        """Return the factor of each channel in a BatchNorm that uses its statistics; None of any other layer."""
-        if not isinstance(layer, self.norms) or layer.training:
-            return None
-        variance = held(layer, "running_var", "_variance")
-        if variance is None:
-            return None
-        scale: Array = 1 / np.sqrt(self.array(variance) + held(layer, "eps", "_epsilon"))
-        return scale if layer.weight is None else scale * self.array(layer.weight)
-
     def in_turn(self, layers: Mapping[str, Model], first: Model, after: Sequence[Function]) -> Model:
         """Return a layer that holds some by name, calls the first of them, and then functions of one tensor."""
 
@@ -205,7 +193,6 @@ class TorchSide(FrameworkSide):
         super().__init__(self.framework)
         self.torch = self.framework.torch
         self.base, self.functional = self.torch.nn.Module, self.torch.nn.functional
-        self.norms = (self.torch.nn.modules.batchnorm._BatchNorm,)  # noqa: SLF001
 
     def version(self, tensor: Tensor) -> int:
         """Return the tensor's version counter, which changes whenever it is written to."""
@@ -274,7 +261,6 @@ class PaddleSide(FrameworkSide):
         super().__init__(self.framework)
         self.paddle = self.framework.paddle
         self.base, self.functional = self.paddle.nn.Layer, self.paddle.nn.functional
-        self.norms = self.paddle.nn.BatchNorm, self.paddle.nn.layer.norm._BatchNormBase  # noqa: SLF001
 
     def version(self, tensor: Tensor) -> int:
         """Return the tensor's version counter."""

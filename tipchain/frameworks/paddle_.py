@@ -132,10 +132,6 @@ class _Operators:
         """Return numbers as a tensor."""
         return self.paddle.to_tensor(np.ascontiguousarray(numbers)).astype(dtype)
 
-    def mask(self, x: Any, rate: float) -> Any:
-        """Return a mask for a tensor."""
-        return self.tensor(self.draws.kept(x.shape, rate), x.dtype)
-
     def filled(self, out: Any, numbers: Any, dtype: Any) -> Any:
         """Return numbers as a tensor: ``out``, if there is one."""
         made = self.tensor(numbers, dtype)
@@ -156,7 +152,8 @@ def _dropout(
     rate = float(rate)
     if is_test or rate == 0:
         return original(x, seeds, rate, is_test, mode, *more)
-    mask = 0 * x.detach() if rate == 1 else to.mask(x, rate)  # as torch, which draws nothing for a rate of 1
+    # As torch, which draws nothing for a rate of 1.
+    mask = 0 * x.detach() if rate == 1 else to.tensor(to.draws.kept(x.shape, rate), x.dtype)
     factors = mask if rate == 1 or mode.startswith("down") else mask * (1 / (1 - rate))
     return x.multiply_(factors) if in_place else x * factors
 
@@ -296,13 +293,9 @@ class PaddleUpdates:
         for part, array in zip(slot.parts, divide(gradient, slot), strict=True):
             one = part.tensor
             if not one.stop_gradient:
-                given, known = self._like(one, array), one.grad
-                one.grad = given if known is None else known + given
-
-    def _like(self, tensor: Tensor, array: Array) -> Tensor:
-        """Return ``array`` as a tensor of the dtype that ``tensor`` has."""
-        given = self.framework.tensor(array)
-        return given if given.dtype == tensor.dtype else given.astype(tensor.dtype)
+                given = self.framework.tensor(array)
+                given = given if given.dtype == one.dtype else given.astype(one.dtype)
+                one.grad = given if one.grad is None else one.grad + given
 
     def step(self) -> None:
         """Update, then clear the gradients."""
@@ -459,10 +452,6 @@ class PaddleFramework(LoadedFramework):
     def load_weights(self, model: object, path: Path) -> None:
         """Load a ``.pdparams`` file; every key and shape must fit."""
         load_paddle_weights(model, path)
-
-    def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
-        """Yield every layer with its path, the model itself (path empty) first; one used twice comes once."""
-        yield from model.named_sublayers(include_self=True)
 
     def let_backward(self, model: Model) -> None:
         """Let a model be run backward in eval mode, which Paddle's recurrent layers cannot on a CPU.

@@ -245,7 +245,8 @@ def partners_of(ours: Sequence[Draw | Hashable], theirs: Sequence[Draw | Hashabl
 def attributes(holder: object, /, **values: object) -> Iterator[None]:
     """Set attributes of a layer, a module or a class for a while."""
     absent = object()
-    held = {name: getattr(holder, name, absent) for name in values}
+    own = vars(holder) if isinstance(holder, type) else {name: getattr(holder, name, absent) for name in values}
+    held = {name: own.get(name, absent) for name in values}
     try:
         for name, value in values.items():
             setattr(holder, name, value)

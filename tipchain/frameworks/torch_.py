@@ -402,25 +402,15 @@ class TorchFramework(LoadedFramework):
         """Return the module on the chosen device."""
         return builder(**args).to(self.device)
 
-    @contextmanager
-    def undrawn(self) -> Iterator[None]:
-        """Let parameters be zero where their initial values would be drawn: that takes longer than loading others."""
-        parameter, names = self.torch.nn.Parameter, ("uniform_", "normal_")
-        for name in names:
-            setattr(parameter, name, lambda self, *_, **__: self.zero_())
-        try:
-            yield
-        finally:
-            for name in names:
-                delattr(parameter, name)
+    def undrawn(self) -> AbstractContextManager[None]:
+        """Return a context in which parameters are zero whose initial values would be drawn: that takes longer than loading others."""
+        return attributes(
+            self.torch.nn.Parameter, **dict.fromkeys(("uniform_", "normal_"), lambda one, *_, **__: one.zero_())
+        )
 
     def load_weights(self, model: Model, path: Path) -> None:
         """Load a torch or ``.safetensors`` file; every key must fit."""
         load_torch_weights(model, path)
-
-    def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
-        """Yield every module with its path, the model itself (path empty) first; one used twice comes once."""
-        yield from model.named_modules()
 
     def let_backward(self, model: Model) -> None:
         """Do nothing: torch runs a model backward in eval mode, too."""

@@ -100,16 +100,42 @@ def diff_arrays(path: str, expected: Array, actual: Array, *, rtol: float = 0.0,
         NaN statistics.
     """
     expected, actual = np.asarray(expected), np.asarray(actual)
-    numbers = expected.dtype.kind in "biufc" and actual.dtype.kind in "biufc"
-    if expected.shape != actual.shape or not expected.size or not numbers:
-        return _facts(path, expected, actual, _Scan(), rtol)
-    if expected.flags.f_contiguous and actual.flags.f_contiguous and not expected.flags.c_contiguous:
-        # Walk both in the order of their bytes; the index is turned back at the end.
-        turned = _facts(path, expected.T, actual.T, _Scan(rtol, equal_nan).run(expected.T, actual.T), rtol)
-        return msgspec.structs.replace(
-            turned, expected_shape=expected.shape, actual_shape=actual.shape, worst_index=turned.worst_index[::-1]
-        )
-    return _facts(path, expected, actual, _Scan(rtol, equal_nan).run(expected, actual), rtol)
+    scan, shape, size = _Scan(rtol, equal_nan), expected.shape, 0
+    # Both are walked in the order of their bytes; the index is turned back.
+    turned = expected.flags.f_contiguous and actual.flags.f_contiguous and not expected.flags.c_contiguous
+    if shape == actual.shape and expected.dtype.kind in "biufc" and actual.dtype.kind in "biufc":
+        size = expected.size
+    if size:
+        scan.run(expected.T, actual.T) if turned else scan.run(expected, actual)
+    nan_seen = scan.nan_at is not None
+    at = scan.worst_at if scan.nan_at is None else scan.nan_at
+    index = () if not size else _index(at, shape[::-1])[::-1] if turned else _index(at, shape)
+    unknown = nan_seen or not size
+    return TensorDiff(
+        path=path,
+        expected_shape=shape,
+        actual_shape=actual.shape,
+        expected_dtype=_name(expected.dtype),
+        actual_dtype=_name(actual.dtype),
+        size=size,
+        # Over many elements a mean can be too small for a float64; it is 0 where all differences are.
+        mean_abs=nan if unknown else max(scan.total / size, min(scan.largest, SMALLEST)),
+        max_abs=nan if unknown else scan.largest,
+        min_abs=nan if unknown else scan.least,
+        max_rel=nan if unknown else scan.relative,
+        worst_index=index,
+        worst_expected=expected[index].item() if size else nan,
+        worst_actual=actual[index].item() if size else nan,
+        expected_nan=scan.nans[0],
+        actual_nan=scan.nans[1],
+        mismatched_nan=scan.nans[2],
+        expected_inf=scan.infs[0],
+        actual_inf=scan.infs[1],
+        mismatched_inf=scan.infs[2],
+        expected_max_abs=scan.size,
+        needed_atol=nan if not size else inf if nan_seen else scan.needed,
+        rtol=rtol,
+    )
 
 
 def diff_tiny(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> dict[str, TensorDiff]:
@@ -178,39 +204,6 @@ def count_outside(expected: Array, actual: Array, *, rtol: float, atol: float) -
     return outside
 
 
-def _facts(path: str, expected: Array, actual: Array, scan: _Scan, rtol: float) -> TensorDiff:
-    size = scan.count
-    nan_seen = scan.nan_at is not None
-    at = scan.nan_at if scan.nan_at is not None else scan.worst_at
-    index = _index(at, expected.shape) if size else ()
-    unknown = nan_seen or not size
-    return TensorDiff(
-        path=path,
-        expected_shape=expected.shape,
-        actual_shape=actual.shape,
-        expected_dtype=_name(expected.dtype),
-        actual_dtype=_name(actual.dtype),
-        size=size,
-        # Over many elements a mean can be too small for a float64; it is 0 where all differences are.
-        mean_abs=nan if unknown else max(scan.total / size, min(scan.largest, SMALLEST)),
-        max_abs=nan if unknown else scan.largest,
-        min_abs=nan if unknown else scan.least,
-        max_rel=nan if unknown else scan.relative,
-        worst_index=index,
-        worst_expected=expected[index].item() if size else nan,
-        worst_actual=actual[index].item() if size else nan,
-        expected_nan=scan.nans[0],
-        actual_nan=scan.nans[1],
-        mismatched_nan=scan.nans[2],
-        expected_inf=scan.infs[0],
-        actual_inf=scan.infs[1],
-        mismatched_inf=scan.infs[2],
-        expected_max_abs=scan.size,
-        needed_atol=nan if not size else inf if nan_seen else scan.needed,
-        rtol=rtol,
-    )
-
-
 @lru_cache(maxsize=1024)
 def _index(at: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return an element's index, faster than `numpy.unravel_index`."""
@@ -241,46 +234,44 @@ class _Scan:
 
     __slots__ = tuple(
         """
-            count equal_nan infs largest least nan_at nans needed relative rtol size total worst_at
+            equal_nan infs largest least nan_at nans needed relative rtol size total worst_at
         """.split()
     )
 
-    def __init__(self, rtol: float = 0.0, equal_nan: bool = False) -> None:
+    def __init__(self, rtol: float, equal_nan: bool) -> None:
         self.rtol, self.equal_nan = rtol, equal_nan
-        self.count = self.worst_at = 0
+        self.worst_at = 0
         self.total, self.largest, self.least = 0.0, -1.0, inf
         self.relative = self.size = self.needed = 0.0
         self.nan_at: int | None = None
         self.nans, self.infs = [0, 0, 0], [0, 0, 0]
 
-    def run(self, expected: Array, actual: Array) -> _Scan:
+    def run(self, expected: Array, actual: Array) -> None:
         left, right = expected.reshape(-1), actual.reshape(-1)
-        self.count = left.size
         with np.errstate(all="ignore"):
-            if "c" not in (left.dtype.kind, right.dtype.kind) and not _is_wide(left.dtype, right.dtype):
+            complex_ = "c" in (left.dtype.kind, right.dtype.kind)
+            if not complex_ and not _is_wide(left.dtype, right.dtype):
                 self._run_floats(left, right)
-                return self
-            for start in range(0, self.count, PIECE):
+                return
+            for start in range(0, left.size, PIECE):
                 e, a = left[start : start + PIECE], right[start : start + PIECE]
-                if "c" in (e.dtype.kind, a.dtype.kind):
+                if complex_:
                     self._careful_piece(e, a, start)
-                    continue
-                gap, size = _gaps(e, a)
-                if self._add(gap, size, start, float(np.add.reduce(gap))):
-                    self._add_ratio(gap, e.astype(np.float64))
-        return self
+                else:
+                    gap, size = _gaps(e, a)
+                    self._add(gap, size, e, start, float(np.add.reduce(gap)))
 
     def _run_floats(self, expected: Array, actual: Array) -> None:
         left, right = expected.dtype, actual.dtype
         narrow = left.kind == right.kind == "f" and max(left.itemsize, right.itemsize) <= 4
         long = _needs_long(left) or _needs_long(right)
         work = np.dtype(np.float32 if narrow else np.longdouble if long else np.float64)
-        length = min(PIECE, self.count)
+        length = min(PIECE, expected.size)
         # Two buffers do: each side's copy, where one is needed, is overwritten by what is computed from it.
         gap, size = np.empty(length, work), np.empty(length, work)
         copied = [array.dtype != work or not array.flags.aligned for array in (expected, actual)]
-        for start in range(0, self.count, length):
-            stop = min(start + length, self.count)
+        for start in range(0, expected.size, length):
+            stop = min(start + length, expected.size)
             d, m = gap[: stop - start], size[: stop - start]
             e, a = expected[start:stop], actual[start:stop]
             if copied[0]:
@@ -298,17 +289,12 @@ class _Scan:
                 total = float(np.add.reduce(np.einsum("ij->i", d.reshape(-1, 512)), dtype=np.float64))
             if isfinite(total):
                 np.absolute(e, out=m)
-                if self._add(d, m, start, total):
-                    self._add_ratio(d, expected[start:stop])
+                self._add(d, m, expected[start:stop], start, total)
             else:  # NaN or Inf on some side, or float32 was too narrow
                 self._careful_piece(expected[start:stop], actual[start:stop], start)
 
-    def _add(self, gap: Array, size: Array, start: int, total: float) -> bool:
-        """Gather a piece of finite differences; ``size`` is |expected| and is overwritten.
-
-        Returns:
-            Whether the largest ratio needs a closer look: somewhere a difference stands over 0.
-        """
+    def _add(self, gap: Array, size: Array, expected: Array, start: int, total: float) -> None:
+        """Gather a piece of differences without NaN; ``size`` is |expected| and is overwritten."""
         largest = _float_above(np.maximum.reduce(gap))
         if largest > self.largest:
             self.largest, self.worst_at = largest, start + int(gap.argmax())
@@ -317,16 +303,20 @@ class _Scan:
         if self.least:  # nothing is smaller than 0
             self.least = min(self.least, _float_above(np.minimum.reduce(gap)))
         if not largest:
-            return False
+            return
         self.needed = max(self.needed, self._needed(gap, size) if self.rtol else largest)
         if largest < self.relative * float(np.minimum.reduce(size)):
-            return False  # no ratio of this piece can be the largest: spares most divisions
+            return  # no ratio of this piece can be the largest: spares most divisions
         # fmax passes over 0 / 0, the common case (what a ReLU puts out); another number over 0 is infinite.
         ratio = float(np.fmax.reduce(np.divide(gap, size, out=size)))
         if not isfinite(ratio):
-            return True
+            size = np.absolute(expected.astype(np.result_type(gap.dtype, expected.dtype)))
+            nonzero = size != 0
+            ratio = float(np.fmax.reduce(np.divide(gap * nonzero, size), initial=0.0))
+            if not isfinite(ratio):  # float32 was too narrow for the quotient
+                wide = np.divide(gap, size, dtype=np.float64)
+                ratio = float(np.max(wide, initial=0.0, where=nonzero))
         self.relative = max(self.relative, ratio)
-        return False
 
     def _needed(self, gap: Array, size: Array) -> float:
         """Return the smallest atol with which every element of a piece without NaN passes."""
@@ -336,16 +326,6 @@ class _Scan:
             # Where the reference is 0, rtol allows nothing, however large it is.
             needed = _float_above(np.where(np.isinf(gap), inf, np.where(np.isnan(wide), gap, wide)).max())
         return needed
-
-    def _add_ratio(self, gap: Array, expected: Array) -> None:
-        """Gather the largest ratio of a piece where some differences stand over 0."""
-        size = np.absolute(expected.astype(np.result_type(gap.dtype, expected.dtype)))
-        nonzero = size != 0
-        ratio = float(np.fmax.reduce(np.divide(gap * nonzero, size), initial=0.0))
-        if not isfinite(ratio):  # float32 was too narrow for the quotient
-            wide = np.divide(gap, size, dtype=np.float64)
-            ratio = float(np.max(wide, initial=0.0, where=nonzero))
-        self.relative = max(self.relative, ratio)
 
     def _careful_piece(self, e: Array, a: Array, start: int) -> None:
         """Gather a piece that may hold NaN or Inf, or that is complex."""
@@ -362,21 +342,14 @@ class _Scan:
         for counts, masks in ((self.nans, (nan_e, nan_a, nan_e ^ nan_a)), (self.infs, (inf_e, inf_a, odd_inf))):
             for n, mask in enumerate(masks):
                 counts[n] += int(np.count_nonzero(mask))
-        finite = ~(nan_e | inf_e)
-        self.size = max(self.size, float(np.max(size, initial=0.0, where=finite)))
-        size = np.where(finite, size, 0.0)
+        size = np.where(nan_e | inf_e, 0.0, size)
         unknown = np.isnan(gap)
-        if unknown.any():
-            if self.nan_at is None:
-                self.nan_at = start + int(unknown.argmax())
-            return  # the statistics are NaN from here on
-        largest = _float_above(gap.max())
-        self.needed = max(self.needed, self._needed(gap, size) if self.rtol else largest)
-        if largest > self.largest:
-            self.largest, self.worst_at = largest, start + int(gap.argmax())
-        self.total += float(gap.sum())
-        self.least = min(self.least, _float_above(gap.min()))
-        self.relative = max(self.relative, float(np.max(gap / size, initial=0.0, where=size != 0)))
+        if not unknown.any():
+            self._add(gap, size.copy(), size, start, float(gap.sum()))
+            return
+        self.size = max(self.size, float(size.max()))
+        if self.nan_at is None:  # the statistics are NaN from here on
+            self.nan_at = start + int(unknown.argmax())
 
 
 def _float_above(value: float) -> float:
@@ -387,24 +360,20 @@ def _float_above(value: float) -> float:
 
 def _gaps(e: Array, a: Array) -> tuple[Array, Array]:
     """Return ``|e - a|`` and ``|e|`` in a wide type, for any dtypes."""
-    if _is_wide(e.dtype, a.dtype):
-        return _integer_gaps(e, a), np.abs(e.astype(np.float64))
-    complex_ = "c" in (e.dtype.kind, a.dtype.kind)
-    long = _needs_long(e.dtype) or _needs_long(a.dtype)
-    wide: Any = (np.clongdouble if long else np.complex128) if complex_ else np.longdouble if long else np.float64
-    left, right = e.astype(wide), a.astype(wide)
-    return np.abs(left - right), np.abs(left)
-
-
-def _integer_gaps(e: Array, a: Array) -> Array:
-    """Return the exact ``|e - a|`` of integers, rounded once to float64."""
-    signs = {array.dtype.kind == "i" for array in (e, a)}
-    if len(signs) > 1:
-        return np.abs(e.astype(np.longdouble) - a.astype(np.longdouble)).astype(np.float64)
-    left, right = (array.astype(np.int64 if True in signs else np.uint64) for array in (e, a))
-    # Modulo 2**64 the difference of two int64 is right as an unsigned number.
-    gaps = np.maximum(left, right).view(np.uint64) - np.minimum(left, right).view(np.uint64)
-    return gaps.astype(np.float64)
+    if not _is_wide(e.dtype, a.dtype):
+        complex_ = "c" in (e.dtype.kind, a.dtype.kind)
+        long = _needs_long(e.dtype) or _needs_long(a.dtype)
+        wide: Any = (np.clongdouble if long else np.complex128) if complex_ else np.longdouble if long else np.float64
+        left, right = e.astype(wide), a.astype(wide)
+        return np.abs(left - right), np.abs(left)
+    # Of integers the difference is exact, and rounded once to float64.
+    if (e.dtype.kind == "i") != (a.dtype.kind == "i"):
+        gaps = np.abs(e.astype(np.longdouble) - a.astype(np.longdouble))
+    else:
+        left, right = (array.astype(np.int64 if e.dtype.kind == "i" else np.uint64) for array in (e, a))
+        # Modulo 2**64 the difference of two int64 is right as an unsigned number.
+        gaps = np.maximum(left, right).view(np.uint64) - np.minimum(left, right).view(np.uint64)
+    return gaps.astype(np.float64), np.abs(e.astype(np.float64))
 
 
 def largest(array: object) -> float:

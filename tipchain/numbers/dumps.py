@@ -35,7 +35,6 @@ from tipchain.numbers.pickle_stream import (
     brief,
     checked,
     dtype_of,
-    finished,
     map_file,
     view,
 )
@@ -79,8 +78,10 @@ def load_tree(path: str | PathLike[str]) -> Tree | Array:
         RecordError: missing, unreadable, damaged, or something else than a dict of arrays.
     """
     file = Path(path)
+    data: Bytes = bytearray()
     try:
         data = map_file(file)
+        return _parse(data)
     except FileNotFoundError:
         raise RecordError("no such file", file=file, expected=EXPECTED) from None
     except OSError as error:
@@ -90,10 +91,6 @@ def load_tree(path: str | PathLike[str]) -> Tree | Array:
             "tipchain align CASE --reference FOLDER --port FOLDER compares folders of dumps" if file.is_dir() else None
         )
         raise RecordError("is not a dump", file=file, found=refused, expected=EXPECTED, hint=hint) from None
-    try:
-        return _parse(data)
-    except Refused as refused:
-        raise RecordError("is not a dump", file=file, found=refused, expected=EXPECTED) from None
     except DAMAGED as error:
         raise RecordError(
             "is not a dump: damaged or truncated",
@@ -149,13 +146,14 @@ def _parse(data: Bytes) -> Tree | Array:
         return view(data, Span(start, len(data)), dtype, header["shape"], fortran=header["fortran_order"])
     if header["shape"] != ():
         raise Refused(f"an object array of shape {brief(header['shape'])}")
-    outer = StreamReader(data, start).read()
+    stream = _DumpStream(data, start)
+    outer = stream.read()
     if not isinstance(outer, StreamedArray) or not isinstance(outer.value, list) or len(outer.value) != 1:
         raise Refused("a pickled object that is no 0-d object array")
     root = outer.value[0]
     if not isinstance(root, dict):
         raise Refused(f"a pickled {'array' if isinstance(root, StreamedArray) else _kind(root)}")
-    tree: Tree = finished(root, len(data), _leaf)
+    tree: Tree = stream.finish(root)
     return tree
 
 
@@ -183,15 +181,18 @@ def _header(data: Bytes) -> tuple[dict[str, object], int]:
     return header, stop
 
 
-def _leaf(value: object, path: str) -> Nested:
-    """Return an array or a number of a dump; refuse everything else."""
-    if isinstance(value, StreamedArray):
-        if not isinstance(value.value, np.ndarray):
-            raise Refused(f"an unfinished or object array at {brief(path)}")
-        return value.value
-    if isinstance(value, (bool, int, float, np.generic)):
-        return value
-    raise Refused(f"a value of type {_kind(value)} at {brief(path)}")
+class _DumpStream(StreamReader):
+    containers = (dict,)
+
+    def value(self, value: object, path: str) -> Nested:
+        """Return an array or a number of a dump; refuse everything else."""
+        if isinstance(value, StreamedArray):
+            if not isinstance(value.value, np.ndarray):
+                raise Refused(f"an unfinished or object array at {brief(path)}")
+            return value.value
+        if isinstance(value, (bool, int, float, np.generic)):
+            return value
+        raise Refused(f"a value of type {_kind(value)} at {brief(path)}")
 
 
 def _kind(value: object) -> str:

@@ -159,62 +159,6 @@ def count_of(shape: object) -> int:
     return prod(shape)
 
 
-def finished(
-    root: Streamed, length: int, leaf: Callable[[Streamed, str], Streamed], *, containers: tuple[type, ...] = (dict,)
-) -> Streamed:
-    """Return a stream's value with finished arrays in place of ours.
-
-    A few bytes can describe a tree that grows without end when it is walked (a dict that holds one dict ten times,
-    which holds another ten times), or one array under thousands of names.
-
-    Args:
-        root: what `StreamReader.read` returned.
-        length: of the file, in bytes; what the tree holds must not take more than its multiple.
-        leaf: makes of a value that is neither a container nor an array what it stands for; told its path, for messages.
-        containers: of ``dict``, ``list`` and ``tuple`` those that may stand in the tree.
-
-    Raises:
-        Refused: it holds itself, more names than the file has bytes, or more than the file can mean.
-    """
-    return _Finisher(length, leaf, containers).value(root, "")[0]
-
-
-class _Finisher:
-    def __init__(self, length: int, leaf: Callable[[Streamed, str], Streamed], containers: tuple[type, ...]) -> None:
-        self.length, self.leaf, self.containers = length, leaf, containers
-        self.done: dict[int, tuple[Any, int, int]] = {}
-        self.open: set[int] = set()
-
-    def value(self, source: Streamed, path: str) -> tuple[Any, int, int]:
-        """Return the finished value, the number of its names, and its bytes."""
-        if type(source) not in self.containers:
-            single = self.leaf(source, path)
-            return single, 0, getattr(single, "nbytes", 0)
-        if id(source) in self.done:
-            return self.done[id(source)]
-        if id(source) in self.open or len(self.open) > _DEPTH:
-            raise Refused(f"a dict that holds itself, or dicts in dicts without end, at {brief(path)}")
-        self.open.add(id(source))
-        items: dict[Any, Any] = source if isinstance(source, dict) else dict(enumerate(source))
-        made: dict[Any, Any] = {}
-        names, size = len(items), 0
-        for name, value in items.items():
-            if type(value) is np.ndarray:  # a call for each would double the time
-                made[name], below, taken = value, 0, value.nbytes
-            else:
-                made[name], below, taken = self.value(value, f"{path}/{name}" if path else str(name))
-            # Each name below begins with this one, also where it is walked once for many.
-            names, size = names + below, size + taken + (below + 1) * (len(str(name)) + 1)
-            if names > self.length:
-                raise Refused(f"a dict of {names} names in a file of {self.length} bytes")
-            if size > SHARED * self.length:
-                raise Refused(f"arrays and names of {size} bytes in a file of {self.length}")
-        self.open.remove(id(source))
-        result = made if isinstance(source, dict) else list(made.values())
-        self.done[id(source)] = (tuple(result) if isinstance(source, tuple) else result), names, size
-        return self.done[id(source)]
-
-
 class StreamReader:
     """Interprets pickle streams. Each opcode is a method; the table is at the end.
 
@@ -223,6 +167,7 @@ class StreamReader:
         at: where the next stream begins.
         names: the names that a stream may mention, as ``module name``, to ours.
         calls: what is done where a stream calls one of these.
+        containers: of ``dict``, ``list`` and ``tuple`` those that may stand in a finished value.
     """
 
     names: ClassVar[Mapping[str, str]] = MappingProxyType(
@@ -233,8 +178,10 @@ class StreamReader:
             "_codecs encode": "encode",
             "__builtin__ bytes": "bytes",  # how protocol 2 spells no bytes at all
             "collections OrderedDict": "OrderedDict",
+            **{f"{module} tuple": "tuple" for module in ("builtins", "__builtin__")},  # a single tensor of paddle.save
         }
     )
+    containers: ClassVar[tuple[type, ...]] = (dict, list, tuple)
 
     def __init__(self, data: Bytes, start: int = 0) -> None:
         self.data, self.at = data, start
@@ -242,6 +189,8 @@ class StreamReader:
         self.memo: list[Any] = []
         self.shapes: dict[bytes | None, tuple[tuple[int, ...], int]] = {}
         self.budget = len(data)  # of bytes that calls may copy: an honest stream mentions each once
+        self.done: dict[int, tuple[Any, int, int]] = {}
+        self.open: set[int] = set()
 
     def read(self) -> Streamed:
         """Return the value of the stream at ``at``, and go behind it.
@@ -349,17 +298,49 @@ class StreamReader:
             memo.append(key)
             stack.append(key)
 
-    def read_whole(self) -> Streamed:
-        """Return the only stream's value: dicts, lists, tuples, arrays, numbers, text and None.
+    def finish(self, root: Streamed) -> Streamed:
+        """Return the value that `read` returned with finished arrays in place of ours.
+
+        A few bytes can describe a tree that grows without end when it is walked (a dict that holds one dict ten times,
+        which holds another ten times), or one array under thousands of names.
 
         Raises:
-            Refused: something else, or more than the file can mean.
-            Exception: one of `DAMAGED`.
+            Refused: it holds itself, more names than the file has bytes, or more than the file can mean.
         """
-        return finished(self.read(), len(self.data), self.value, containers=(dict, list, tuple))
+        return self._finished(root, "")[0]
+
+    def _finished(self, source: Streamed, path: str) -> tuple[Any, int, int]:
+        """Return the finished value, the number of its names, and its bytes."""
+        length = len(self.data)
+        if type(source) not in self.containers:
+            single = self.value(source, path)
+            return single, 0, getattr(single, "nbytes", 0)
+        if id(source) in self.done:
+            return self.done[id(source)]
+        if id(source) in self.open or len(self.open) > _DEPTH:
+            raise Refused(f"a dict that holds itself, or dicts in dicts without end, at {brief(path)}")
+        self.open.add(id(source))
+        items: dict[Any, Any] = source if isinstance(source, dict) else dict(enumerate(source))
+        made: dict[Any, Any] = {}
+        names, size = len(items), 0
+        for name, value in items.items():
+            if type(value) is np.ndarray:  # a call for each would double the time
+                made[name], below, taken = value, 0, value.nbytes
+            else:
+                made[name], below, taken = self._finished(value, f"{path}/{name}" if path else str(name))
+            # Each name below begins with this one, also where it is walked once for many.
+            names, size = names + below, size + taken + (below + 1) * (len(str(name)) + 1)
+            if names > length:
+                raise Refused(f"a dict of {names} names in a file of {length} bytes")
+            if size > SHARED * length:
+                raise Refused(f"arrays and names of {size} bytes in a file of {length}")
+        self.open.remove(id(source))
+        result = made if isinstance(source, dict) else list(made.values())
+        self.done[id(source)] = (tuple(result) if isinstance(source, tuple) else result), names, size
+        return self.done[id(source)]
 
     def value(self, value: Streamed, path: str) -> Streamed:
-        """Return the finished form of ``value``."""
+        """Return the finished form of a value that is neither a container nor an array; its path is for messages."""
         if isinstance(value, StreamedArray) and isinstance(value.value, np.ndarray):
             return value.value
         if isinstance(value, Span):
@@ -543,6 +524,7 @@ class StreamReader:
             "encode": _call_encode,
             "bytes": lambda _: b"",
             "OrderedDict": _call_ordered_dict,
+            "tuple": as_it_is,
         }
     )
 

@@ -97,21 +97,16 @@ def compare_tails(expected: Array, actual: Array) -> float:
 
 def compare_share(expected_hits: int, expected_size: int, actual_hits: int, actual_size: int) -> float:
     """Return the two-sided p-value of equal probabilities, hits out of a size each, by Fisher's exact test."""
-    hits, total = expected_hits + actual_hits, expected_size + actual_size
+    hits = expected_hits + actual_hits
     first, last = max(0, hits - actual_size), min(hits, expected_size)
-
-    def log_weight(count: int) -> float:
-        return _log_choose(expected_size, count) + _log_choose(actual_size, hits - count)
-
-    everything = _log_choose(total, hits)
-    observed = log_weight(expected_hits)
-    # As rare as what was seen, or rarer; the margin covers rounding.
-    rare = (weight for count in range(first, last + 1) if (weight := log_weight(count)) <= observed + 1e-7)
-    return min(1.0, math.fsum(math.exp(weight - everything) for weight in rare))
-
-
-def _log_choose(total: int, chosen: int) -> float:
-    return math.lgamma(total + 1) - math.lgamma(chosen + 1) - math.lgamma(total - chosen + 1)
+    # In how many ways each number of hits can fall to the first sample: whole numbers, each made of the one before.
+    ways = [math.comb(expected_size, first) * math.comb(actual_size, hits - first)]
+    for count in range(first, last):
+        ways.append(
+            ways[-1] * (expected_size - count) * (hits - count) // (count + 1) // (actual_size - hits + count + 1)
+        )
+    rare = sum(way for way in ways if way <= ways[expected_hits - first])
+    return rare / math.comb(expected_size + actual_size, hits)
 
 
 def adjust(p_values: Sequence[float]) -> list[float]:

@@ -9,7 +9,7 @@ from paddle.optimizer import lr
 
 from tipchain.facts.schedules import SCHEDULES
 from tipchain.framework_types import Setting
-from tipchain.pairs.settings import SchedulerSettings, alike, read_scheduler_settings
+from tipchain.pairs.settings import alike, read_scheduler_settings
 
 
 def build_scheduler(
@@ -25,28 +25,19 @@ def build_scheduler(
         CaseError: an argument that cannot be.
     """
     settings = read_scheduler_settings(name=name, **arguments)
-    main = _main(float(learning_rate), settings)
-    if not settings.warmup_steps:
-        return main
-    first = float(main())
-    return lr.LinearWarmup(main, settings.warmup_steps, start_lr=settings.warmup_start * first, end_lr=first)
-
-
-def _main(rate: float, settings: SchedulerSettings) -> lr.LRScheduler:
-    """Return the schedule without its warm-up."""
-    args = settings.options
+    rate, args = float(learning_rate), settings.options
     match settings.name:
         case "constant":
-            return lr.LambdaDecay(rate, lambda _: 1.0)
+            main = lr.LambdaDecay(rate, lambda _: 1.0)
         case "step" | "multistep" | "exponential" | "cosine":
-            kind, arguments = alike(settings)
-            return getattr(lr, SCHEDULES[kind][0])(rate, **arguments)
+            kind, shared = alike(settings)
+            main = getattr(lr, SCHEDULES[kind][0])(rate, **shared)
         case "polynomial":
-            return lr.PolynomialDecay(
+            main = lr.PolynomialDecay(
                 rate, args["total_steps"], end_lr=args["end_rate"], power=args["power"], cycle=args["cycle"]
             )
         case _:
-            return lr.OneCycleLR(
+            main = lr.OneCycleLR(
                 rate,
                 args["total_steps"],
                 divide_factor=args["div_factor"],
@@ -56,3 +47,7 @@ def _main(rate: float, settings: SchedulerSettings) -> lr.LRScheduler:
                 anneal_strategy=args["anneal_strategy"],
                 three_phase=args["three_phase"],
             )
+    if not settings.warmup_steps:
+        return main
+    first = float(main())
+    return lr.LinearWarmup(main, settings.warmup_steps, start_lr=settings.warmup_start * first, end_lr=first)

@@ -72,27 +72,18 @@ def _groups(
     settings: OptimizerSettings, parameters: Iterable[torch.Tensor], learning_rate: float, model: Model
 ) -> list[dict[str, Setting]]:
     """Return parameter groups, the ordinary one first: its rate is the one that is shown."""
-    given = list(parameters)
-    wanted = settings.weight_decay
-    if not settings.has_rules:
-        return [_group(settings, given, learning_rate, wanted)]
+    given, signs = list(parameters), settings.decay == "l1"
     layers = (
         None
         if model is None
         else ((path, one, one.named_parameters(recurse=False)) for path, one in model.named_modules())
     )
-    groups: dict[tuple[float, bool], list[torch.Tensor]] = {}
+    groups: dict[tuple[float, bool], list[torch.Tensor]] = {} if settings.has_rules else {(1.0, True): given}
     for one in treatments_of(settings, given, layers):
         groups.setdefault((one.multiplier, one.decays), []).append(one.tensor)
-    ordered = sorted(groups, key=lambda key: (key[0] != 1.0, not key[1]))
-    return [_group(settings, groups[key], learning_rate * key[0], wanted if key[1] else 0.0) for key in ordered]
-
-
-def _group(settings: OptimizerSettings, tensors: list[torch.Tensor], rate: float, decay: float) -> dict[str, Setting]:
-    signs = settings.decay == "l1"
-    return {
-        "params": tensors,
-        "lr": rate,
-        "weight_decay": 0.0 if signs else decay,
-        **({"l1_decay": decay} if signs else {}),
-    }
+    made: list[dict[str, Setting]] = []
+    for multiplier, decays in sorted(groups, key=lambda key: (key[0] != 1.0, not key[1])):
+        decay = settings.weight_decay if decays else 0.0
+        group = {"params": groups[multiplier, decays], "lr": learning_rate * multiplier}
+        made.append({**group, "weight_decay": 0.0, "l1_decay": decay} if signs else {**group, "weight_decay": decay})
+    return made

@@ -11,7 +11,7 @@ from torch.optim import Optimizer, lr_scheduler
 
 from tipchain.errors import CaseError
 from tipchain.framework_types import Setting
-from tipchain.pairs.settings import SchedulerSettings, alike, read_scheduler_settings
+from tipchain.pairs.settings import alike, read_scheduler_settings
 
 
 def build_scheduler(optimizer: Optimizer, *, name: str, **arguments: Setting) -> lr_scheduler.LRScheduler:
@@ -35,29 +35,23 @@ def build_scheduler(optimizer: Optimizer, *, name: str, **arguments: Setting) ->
             found=settings.options["end_rate"],
             expected="0",
         )
-    main = _main(optimizer, settings)
+    match settings.name:
+        case "constant":
+            main = lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)
+        case "step" | "multistep" | "exponential" | "cosine":
+            kind, shared = alike(settings)
+            main = getattr(lr_scheduler, kind)(optimizer, **shared)
+        case "polynomial":
+            main = _polynomial(optimizer, **settings.options)
+        case _:
+            peaks = [group["lr"] for group in optimizer.param_groups]
+            main = lr_scheduler.OneCycleLR(optimizer, max_lr=peaks, cycle_momentum=False, **settings.options)
     if not settings.warmup_steps:
         return main
     steps, start = settings.warmup_steps, settings.warmup_start
     # LinearLR, made for this, refuses to start at 0.
     warmup = lr_scheduler.LambdaLR(optimizer, lambda step: start + (1 - start) * min(step, steps) / steps)
     return lr_scheduler.SequentialLR(optimizer, [warmup, main], milestones=[steps])
-
-
-def _main(optimizer: Optimizer, settings: SchedulerSettings) -> lr_scheduler.LRScheduler:
-    """Return the schedule without its warm-up."""
-    args = settings.options
-    match settings.name:
-        case "constant":
-            return lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)
-        case "step" | "multistep" | "exponential" | "cosine":
-            kind, arguments = alike(settings)
-            return getattr(lr_scheduler, kind)(optimizer, **arguments)
-        case "polynomial":
-            return _polynomial(optimizer, **args)
-        case _:
-            peaks = [group["lr"] for group in optimizer.param_groups]
-            return lr_scheduler.OneCycleLR(optimizer, max_lr=peaks, cycle_momentum=False, **args)
 
 
 def _polynomial(

@@ -67,7 +67,7 @@ def to_paddle(
     problems: list[str] = []
     result: dict[str, Array] = {}
     for name, slot in match.slots.items():
-        problem = _misfit(name, tuple(state[name].shape), dtype_name(state[name]), slot)
+        problem = _misfit(name, dtype_name(state[name]), slot)
         if problem:
             problems.append(problem)
             continue
@@ -129,7 +129,7 @@ def to_torch(
     ]
     result = dict(wanted)
     for name, slot in match.slots.items():
-        problem = _misfit(name, tuple(wanted[name].shape), dtype_name(wanted[name]), slot)
+        problem = _misfit(name, dtype_name(wanted[name]), slot)
         if problem:
             problems.append(problem)
         else:
@@ -157,13 +157,9 @@ def _match(
     return match
 
 
-def _misfit(name: str, shape: tuple[int, ...], dtype: str, slot: TensorSlot) -> str | None:
+def _misfit(name: str, dtype: str, slot: TensorSlot) -> str | None:
     target = " + ".join(part.names[0] for part in slot.parts)
-    if shape != slot.shape:
-        return f"shape: {name} is {list(shape)}, {target} holds {list(slot.shape)} in torch's layout"
-    if dtype != slot.dtype:
-        return f"dtype: {name} is {dtype}, {target} is {slot.dtype} in the port"
-    return None
+    return None if dtype == slot.dtype else f"dtype: {name} is {dtype}, {target} is {slot.dtype} in the port"
 
 
 def _kept(match: Match, torch_model: Model) -> tuple[str, ...]:

@@ -27,7 +27,6 @@ from tipchain.numbers.pickle_stream import (
     StreamReader,
     brief,
     count_of,
-    finished,
     map_file,
 )
 from tipchain.weights.sides import dtype_name
@@ -35,12 +34,6 @@ from tipchain.weights.sides import dtype_name
 # Torch weight files, read without running what is in them, and written; tensors as arrays and back.
 
 
-TORCH_HINT = (
-    "`tipchain align CASE --prepare` makes a case's weights; `torch.save(model.state_dict(), FILE)` writes a model's"
-)
-PADDLE_HINT = (
-    "`tipchain align CASE --prepare` makes a case's weights; `paddle.save(model.state_dict(), FILE)` writes a model's"
-)
 SAFETENSORS = ".safetensors"
 
 
@@ -66,7 +59,7 @@ def refuse_other_layout(path: Path, layout: str) -> None:
 
 
 @contextmanager
-def _reading(path: Path, whose: str, expected: str, hint: str) -> Iterator[None]:
+def _reading(path: Path, whose: str, expected: str) -> Iterator[None]:
     """Turn what may go wrong when a weight file is read into one error that names the file.
 
     Raises:
@@ -75,6 +68,8 @@ def _reading(path: Path, whose: str, expected: str, hint: str) -> Iterator[None]
     from safetensors import SafetensorError
 
     if not path.is_file():
+        library = whose.lower()
+        hint = f"`tipchain align CASE --prepare` makes a case's weights; `{library}.save(model.state_dict(), FILE)` writes a model's"
         raise WeightsError("no such weight file", file=path, hint=hint)
     try:
         yield
@@ -96,7 +91,7 @@ def read_torch_state(path: Path) -> dict[str, Tensor]:
     """
     import torch
 
-    with _reading(path, "torch", "tensors by name, written by torch.save(model.state_dict(), ...)", TORCH_HINT):
+    with _reading(path, "torch", "tensors by name, written by torch.save(model.state_dict(), ...)"):
         if path.suffix == SAFETENSORS:
             from safetensors.torch import load_file
 
@@ -168,14 +163,6 @@ class _Tensor:
     shape: Streamed
     strides: Streamed
 
-    def __post_init__(self) -> None:
-        numbers = (self.offset, *self.strides) if isinstance(self.strides, tuple) else (None,)
-        if not isinstance(self.storage, _Storage) or not all(isinstance(n, int) and 0 <= n < 2**62 for n in numbers):
-            raise Refused("a tensor without storage")
-        if len(numbers) != len(self.shape) + 1:
-            raise Refused(f"a tensor of shape {brief(self.shape)} and strides {brief(self.strides)}")
-        count_of(self.shape)
-
 
 def _rebuilt(
     _: StreamReader, storage: Streamed, offset: Streamed, shape: Streamed, strides: Streamed, *more: Streamed
@@ -201,7 +188,7 @@ class _TorchStream(StreamReader):
             "torch Size": "tuple",
             "torch device": "device",
             "collections Counter": "tuple",
-            **{f"{module} {name}": "tuple" for module in ("builtins", "__builtin__") for name in ("set", "tuple")},
+            **{f"{module} set": "tuple" for module in ("builtins", "__builtin__")},
         }
     )
     calls = MappingProxyType(
@@ -211,7 +198,6 @@ class _TorchStream(StreamReader):
             "_rebuild_parameter": lambda _, tensor, *_more: tensor,
             "_rebuild_parameter_with_state": lambda _, tensor, *_more: tensor,
             "device": lambda _, *parts: ":".join(str(part) for part in parts if isinstance(part, (str, int))),
-            "tuple": StreamReader.as_it_is,
         }
     )
 
@@ -244,23 +230,28 @@ class _TorchStream(StreamReader):
     def _tensor(self, tensor: _Tensor) -> Tensor:
         import torch
 
-        storage = tensor.storage
+        storage, shape, strides = tensor.storage, tensor.shape, tensor.strides
+        numbers = (tensor.offset, *strides) if isinstance(strides, tuple) else (None,)
+        if not isinstance(storage, _Storage) or not all(isinstance(n, int) and 0 <= n < 2**62 for n in numbers):
+            raise Refused("a tensor without storage")
+        if len(strides) != len(shape):
+            raise Refused(f"a tensor of shape {brief(shape)} and strides {brief(strides)}")
+        count = count_of(shape)
         if storage.key not in self.storages:
             raise Refused(f"a tensor whose storage {brief(storage.key)} is not in the file")
         start, stop = self.storages[storage.key]
         bits = np.dtype(_BITS[storage.dtype])
         size = bits.itemsize
         first = start + (storage.start + tensor.offset) * size
-        if 0 in tensor.shape:
-            array = np.zeros(tensor.shape, bits)
+        if not count:
+            array = np.zeros(shape, bits)
         else:
-            reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.strides, strict=True))
+            reach = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
             if first + (reach + 1) * size > stop:
-                raise Refused(f"a tensor of shape {brief(tensor.shape)} beyond its storage's {stop - start} bytes")
-            if count_of(tensor.shape) * size > SHARED * len(self.data):
-                raise Refused(f"a tensor of shape {brief(tensor.shape)} in a file of {len(self.data)} bytes")
-            strides = tuple(step * size for step in tensor.strides)
-            array = np.ndarray(tensor.shape, bits, self.data, first, strides)
+                raise Refused(f"a tensor of shape {brief(shape)} beyond its storage's {stop - start} bytes")
+            if count * size > SHARED * len(self.data):
+                raise Refused(f"a tensor of shape {brief(shape)} in a file of {len(self.data)} bytes")
+            array = np.ndarray(shape, bits, self.data, first, tuple(step * size for step in strides))
         return torch.from_numpy(array).view(getattr(torch, storage.dtype))
 
 
@@ -284,7 +275,7 @@ def _read_archive(path: Path) -> Streamed:
         if count < 0 or at > len(data):
             raise Refused(f"a storage that ends {at - len(data)} bytes behind the file")
         stream.storages[key] = start, at
-    return finished(root, len(data), stream.value, containers=(dict, list, tuple))
+    return stream.finish(root)
 
 
 def _read_zip(archive: ZipFile, data: Bytes) -> Streamed:
@@ -301,7 +292,7 @@ def _read_zip(archive: ZipFile, data: Bytes) -> Streamed:
     if stream.at > stop:
         raise Refused("a pickle stream that goes on behind its entry")
     stream.storages = {key: entries[f"{top}data/{key}"] for key in stream.mentioned if f"{top}data/{key}" in entries}
-    return finished(root, len(data), stream.value, containers=(dict, list, tuple))
+    return stream.finish(root)
 
 
 def _place(entry: ZipInfo, data: Bytes) -> tuple[int, int]:
@@ -418,15 +409,6 @@ FEW = 2**10
 """Elements up to which a copy takes less time than sharing a tensor's memory does."""
 
 
-class _PaddleStream(StreamReader):
-    """The names of a dump, and ``tuple``, as paddle.save writes a single tensor."""
-
-    names = MappingProxyType(
-        {**StreamReader.names, **{f"{module} tuple": "tuple" for module in ("builtins", "__builtin__")}}
-    )
-    calls = MappingProxyType({**StreamReader.calls, "tuple": StreamReader.as_it_is})
-
-
 _SAFE_DTYPES = {
     "F64": "f8",
     "F32": "f4",
@@ -452,10 +434,11 @@ def read_paddle_file(path: Path) -> dict[str, Nested]:
         WeightsError: missing, truncated, no dict, or holding anything but arrays, numbers and text;
             nothing in the file is run.
     """
-    with _reading(path, "Paddle", "a file written by paddle.save", PADDLE_HINT):
+    with _reading(path, "Paddle", "a file written by paddle.save"):
         if path.suffix == SAFETENSORS:
             return _read_safetensors(path)
-        state = _PaddleStream(map_file(path)).read_whole()
+        stream = StreamReader(map_file(path))
+        state = stream.finish(stream.read())
     if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
         raise WeightsError("holds no state dict", file=path, found=type(state).__name__, expected="tensors by name")
     state.pop(NAME_TABLE, None)

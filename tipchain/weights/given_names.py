@@ -14,7 +14,6 @@ from tipchain.weights.sides import NOT_IN_PORT, NOT_IN_TORCH, Target, join, padd
 
 FORM = "text on both sides, such as  backbone.fc: classifier.0  (numbers in quotes)"
 LIST = "a list of layers or tensors that one model lacks, such as  [pooler, head.aux]"
-SIDES = "torch", "Paddle"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +77,7 @@ def read_names(path: Path) -> NameMap:
     )
 
 
-def _pattern(name: str) -> re.Pattern[str]:
+def pattern_of(name: str) -> re.Pattern[str]:
     """Return the pattern of a name with ``*`` for any name between dots."""
     return re.compile(r"([^.]+)".join(re.escape(part) for part in name.split("*")))
 
@@ -88,7 +87,7 @@ def expand_names(names: Mapping[str, str], reference: object) -> dict[str, str]:
     expanded: dict[str, str] = {}
     existing = list(_torch_names(reference)) if any("*" in key for key in names) else []
     for key, value in names.items():
-        matches = [match for name in existing if (match := _pattern(key).fullmatch(name))] if "*" in key else []
+        matches = [match for name in existing if (match := pattern_of(key).fullmatch(name))] if "*" in key else []
         if not matches:
             expanded[key] = value
         for match in matches:
@@ -108,7 +107,7 @@ def with_ignored(names: Mapping[str, str], ignore: Collection[str], reference: o
     existing = (_torch_names(reference), _paddle_names(port)) if ignore else ({}, {})
     for one in ignore:
         reference_names, port_names = (
-            [name for name in side if name and _pattern(one).fullmatch(name)] for side in existing
+            [name for name in side if name and pattern_of(one).fullmatch(name)] for side in existing
         )
         if not reference_names and not port_names:
             near = suggestion(one, {**existing[0], **existing[1]})
@@ -156,7 +155,7 @@ def unknown_names(names: Mapping[str, str], reference: Model, port: Model) -> li
             continue
         for side, name in ((0, key), *((1, one) for one in Target.parse(value).names)):
             if name not in existing[side]:
-                model, near = SIDES[side], suggestion(name, existing[side])
+                model, near = ("torch", "Paddle")[side], suggestion(name, existing[side])
                 message = f"the {model} model has no {name!r}{near}"
                 if name in layers[side]:
                     message = f"{name!r} of the {model} model holds no tensors"
@@ -167,17 +166,17 @@ def unknown_names(names: Mapping[str, str], reference: Model, port: Model) -> li
 
 def _torch_names(model: Model) -> dict[str, None]:
     tensors = [slot.name for layer in torch_layers(model) for slot in layer.slots]
-    return _with_layers([*tensors, *model.state_dict()])
+    return with_layers([*tensors, *model.state_dict()])
 
 
 def _paddle_names(model: Model) -> dict[str, None]:
     """Return the names of Paddle's layers and tensors, under torch's leaves too."""
     leaves = [join(layer.path, slot.leaf) for layer in paddle_layers(model) for slot in layer.slots]
-    return _with_layers([*model.state_dict(), *leaves])
+    return with_layers([*model.state_dict(), *leaves])
 
 
-def _with_layers(tensors: Iterable[str]) -> dict[str, None]:
-    """Return names of tensors after those of their layers; "" is the model."""
+def with_layers(tensors: Iterable[str]) -> dict[str, None]:
+    """Return names of tensors after those of the layers above; "" is the model."""
     tensors = dict.fromkeys(tensors)
     above = (".".join(parts[:count]) for parts in (name.split(".") for name in tensors) for count in range(len(parts)))
     return dict.fromkeys([*above, *tensors])

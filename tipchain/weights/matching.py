@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from tipchain.errors import WeightsError
 from tipchain.facts.layers import STATISTICS
 from tipchain.facts.settings import OWN_KIND
 from tipchain.framework_types import Array, Model
-from tipchain.weights.given_names import unknown_names, with_ignored
+from tipchain.weights.given_names import pattern_of, unknown_names, with_ignored, with_layers
 from tipchain.weights.sides import (
     NOT_IN_PORT,
     NOT_IN_TORCH,
@@ -38,6 +38,7 @@ from tipchain.weights.structure import (
     Leaf,
     LeafPair,
     Structure,
+    group_by,
     joins,
     match_by_structure,
     packed_candidates,
@@ -126,10 +127,7 @@ def _problems(found: Structure) -> Iterator[str]:
 
 def _first_of_each(problems: Iterable[str]) -> Iterator[str]:
     """Yield the first problem of each kind, and how many more there are."""
-    groups: dict[str, list[str]] = defaultdict(list)
-    for text in problems:
-        groups[text.partition(": ")[0]].append(text)
-    for kind, (first, *more) in groups.items():
+    for kind, (first, *more) in group_by(problems, lambda text: text.partition(": ")[0]).items():
         yield first
         if more:
             yield f"… and {len(more)} more that are {kind}"
@@ -140,14 +138,12 @@ def _rows(problems: Iterable[str]) -> list[str]:
     return [line for text in problems for line in in_rows(text, WIDTH, "    ", "      ")]
 
 
-def _skeleton(
-    found: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]], every: Iterable[str]
-) -> Iterator[str]:
+def _skeleton(found: Structure, likely: Mapping[str, tuple[str, ...]], every: Iterable[str]) -> Iterator[str]:
     """Yield YAML that settles the open tensors by order or by shape; ``every`` tensor's name stands for a layer that is kept."""
-    entries: dict[str, tuple[str, tuple[str, ...]]] = dict(likely)
+    entries = dict(likely)  # the port's names by torch's, the likeliest first
     for doubt in found.doubts:
         for name, port in zip(doubt.expected, doubt.actual, strict=False):
-            entries[name] = port, tuple(one for one in doubt.actual if one != port)
+            entries[name] = (port, *(one for one in doubt.actual if one != port))
     opened, port_opened = ({_layer(leaf) for leaf in leaves} for leaves in (found.unknown, found.missing))
     layers = [(_layer(pair.expected), _layer(pair.actual)) for pair in found.pairs]
     alone = {leaf.name for leaf in (*found.unknown, *found.missing)}
@@ -158,14 +154,14 @@ def _skeleton(
     for name, shapes in torch_layers.items():
         candidates = [port for port, other in free.items() if other == shapes]
         if candidates:
-            entries[name] = candidates[0], tuple(candidates[1:])
+            entries[name] = tuple(candidates)
             del free[candidates[0]]
         else:
             lone.append(name)
     if entries:
         yield "  names:"
-        for pattern, members in _patterns((name, port) for name, (port, _) in entries.items()).items():
-            others = entries[members[0]][1]
+        for pattern, members in _patterns((name, ports[0]) for name, ports in entries.items()).items():
+            others = entries[members[0]][1:]
             note = f"  # or {', '.join(others)}" if others and len(members) == 1 else "  # or another" if others else ""
             line = f"    {_yaml(pattern[0])}: {_yaml(pattern[1])}"
             if len(line) > WIDTH:
@@ -173,10 +169,8 @@ def _skeleton(
                 *before, line = in_rows(_yaml(pattern[1]), WIDTH, " " * 6, " " * 8)
                 yield from before
             yield line + note if len(line + note) <= WIDTH else line
-    kept = {*every, *entries, *(port for port, _ in entries.values())} - {*lone, *free} - alone
-    paths = [name.split(".") for name in kept]
-    layers_kept = {".".join(path[:count]) for path in paths for count in range(1, len(path) + 1)}
-    ignored = list(_ignored([*lone, *free], layers_kept))
+    kept = {*every, *entries, *(ports[0] for ports in entries.values())} - {*lone, *free} - alone
+    ignored = list(_ignored([*lone, *free], with_layers(kept)))
     if ignored:
         yield "  ignore:"
         yield from (f"    - {_yaml(name)}" for name in ignored)
@@ -194,9 +188,8 @@ def _ignored(names: Iterable[str], kept: Collection[str]) -> Iterator[str]:
     patterns: dict[str, None] = {}
     for name in every:
         short = _pattern(name)[0]
-        stands_for = re.compile(re.escape(short).replace(r"\*", r"[^.]+"))
         several = shorts[short] > 1 and re.search(r"\w", short)
-        patterns[short if several and not any(map(stands_for.fullmatch, kept)) else name] = None
+        patterns[short if several and not any(map(pattern_of(short).fullmatch, kept)) else name] = None
     yield from patterns
 
 
@@ -227,21 +220,14 @@ def _pattern(name: str) -> tuple[str, tuple[str, ...]]:
 
 def _patterns(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[str]]:
     """Return pairs of names by the numbers they share, and torch's names."""
-    groups: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
-    for name, port in pairs:
-        (one, numbers), (other, others) = _pattern(name), _pattern(port)
+
+    def shared(pair: tuple[str, str]) -> tuple[str, str]:
+        (one, numbers), (other, others) = map(_pattern, pair)
         repeated = numbers and others and others == numbers * (len(others) // len(numbers))
-        groups[(one, other) if repeated or numbers == others else (name, port)].append((name, port))
+        return (one, other) if repeated or numbers == others else pair
+
+    groups = group_by(pairs, shared)
     return {key if len(members) > 1 else members[0]: [name for name, _ in members] for key, members in groups.items()}
-
-
-def _grouped(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines, the first alone of those that differ in numbers alone."""
-    groups: dict[str, list[str]] = defaultdict(list)
-    for line in lines:
-        groups[_NUMBER.sub("*", line)].append(line)
-    for first, *more in groups.values():
-        yield f"{first} (and {len(more)} more like it)" if more else first
 
 
 # Square matrices of users' own classes: which axis is the output is told by what the layer computes.
@@ -330,7 +316,8 @@ class Match:
             *(f"kept: {name}: only the port has it" for name in self.kept),
             *(f"left behind: {name}: the port has none" for name in self.left),
         ]
-        return "\n".join(_grouped(lines))
+        alike = group_by(lines, lambda line: _NUMBER.sub("*", line)).values()  # but for numbers
+        return "\n".join(f"{first} (and {len(more)} more like it)" if more else first for first, *more in alike)
 
 
 def match_models(
@@ -376,9 +363,8 @@ class _Matching:
         tensors = torch_model.state_dict(keep_vars=True)
         self.ties = {name: first.setdefault(id(tensor), name) for name, tensor in tensors.items()}
         self.torch, self.port = torch_leaves(torch, self.names, self.ties), paddle_leaves(paddle, self.names)
-        here = {slot.name for _, slot in self.torch.values()}
         every = [slot.name for layer in torch_layers(torch_model) for slot in layer.slots]
-        self.left = [name for name in every if name not in here]
+        self.left = [name for name in every if only_in_torch(name, self.names)]
         ignored = [target for name, target in self.names.items() if name.startswith(NOT_IN_TORCH)]
         self.kept = [name for name in paddle_model.state_dict() if _is_below(name, ignored)]
         self.zeros = tuple(slot for layer in paddle for slot in layer.slots if slot.fixed)
@@ -399,7 +385,7 @@ class _Matching:
         self._leave_constants(found)
         targets: dict[Leaf, Target] = {}
         problems: list[str] = []
-        likely: dict[str, tuple[str, tuple[str, ...]]] = {}
+        likely: dict[str, tuple[str, ...]] = {}
         for pair in (*settled, *found.pairs):
             layout = self._layout(pair)
             if not isinstance(layout, str):
@@ -409,7 +395,7 @@ class _Matching:
                 slot = self.torch[pair.expected][1]
                 if len(set(squeezed(slot.shape))) == 1:
                     plain = Target(names=(_own_name(*self.port[pair.actual]),))
-                    likely[slot.name] = str(plain), (str(replace(plain, turned=True)),)
+                    likely[slot.name] = str(plain), str(replace(plain, turned=True))
         if problems or found.doubts or found.unknown or found.missing:
             raise self._refusal(problems, found, taken, likely)
         pairs = [pair for pair in (*settled, *found.pairs) if pair.expected in targets]
@@ -448,11 +434,7 @@ class _Matching:
         found.unknown = [leaf for leaf in found.unknown if leaf not in constant]
 
     def _refusal(
-        self,
-        problems: Sequence[str],
-        found: Structure,
-        taken: AbstractSet[Leaf],
-        likely: dict[str, tuple[str, tuple[str, ...]]],
+        self, problems: Sequence[str], found: Structure, taken: AbstractSet[Leaf], likely: dict[str, tuple[str, ...]]
     ) -> UnmatchedError:
         rest, packed = found, packed_candidates(found.unknown, found.missing)
         matrices = [leaf for leaf in found.missing if len(leaf.shape) > 1]  # a bias goes with its matrix
@@ -467,7 +449,7 @@ class _Matching:
             )
         for one, pieces, turned in packed:
             names = tuple(_own_name(*self.port[piece]) for piece in pieces)
-            likely[self.torch[one][1].name] = str(Target(names=names, turned=turned)), ()
+            likely[self.torch[one][1].name] = (str(Target(names=names, turned=turned)),)
         holders = [
             f"packed: {self.port[one][0].path} seems to hold {', '.join(self.torch[piece][0].path for piece in pieces)} in one, "
             f"which names cannot say: keep them apart in the port, or joined in the reference"
@@ -480,12 +462,9 @@ class _Matching:
         self, pairs: Sequence[LeafPair], targets: Mapping[Leaf, Target]
     ) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
         """Return names of all pairs, whole layers where possible, and those that differ."""
-        by_layer: dict[str, list[LeafPair]] = defaultdict(list)
-        for pair in pairs:
-            by_layer[self.torch[pair.expected][0].path].append(pair)
         resolved: dict[str, str] = dict(self.names)
         moved = []
-        for path, own in by_layer.items():
+        for path, own in group_by(pairs, lambda pair: self.torch[pair.expected][0].path).items():
             layers = {self.port[pair.actual][0].path: self.port[pair.actual][0] for pair in own}
             layer = next(iter(layers.values()))
             slots = [(self.torch[pair.expected][1], self.port[pair.actual][1], targets[pair.expected]) for pair in own]
@@ -603,9 +582,16 @@ def matchable_layers(
 ) -> tuple[list[LayerTensors], list[LayerTensors]]:
     """Return both models' layers in one another's terms, without ignored ones; ``opened``: further packed layers."""
     torch, port = torch_layers(torch_model), paddle_layers(paddle_model, names, opened)
-    also = to_open(torch, port)
-    if also:
-        port = paddle_layers(paddle_model, names, opened | also)
+    kinds, at = {layer.kind for layer in torch}, {(layer.path, layer.kind) for layer in torch}
+    single = frozenset(
+        layer.path
+        for layer in port
+        if layer.inner
+        and (layer.torch_path, layer.kind) not in at
+        and (layer.kind not in kinds or any(one.path.startswith(f"{layer.torch_path}.") for one in torch))
+    )
+    if single:  # packed layers of Paddle for which torch has single layers
+        port = paddle_layers(paddle_model, names, opened | single)
     return (
         without(torch, lambda slot: only_in_torch(slot.name, names)),
         without(port, lambda slot: slot.name.startswith(NOT_IN_TORCH)),
@@ -643,25 +629,6 @@ def _is_neutral(slot: TensorSlot) -> bool:
     )
 
 
-def tell(layer: LayerTensors, slot: TensorSlot) -> str:
-    """Return a tensor in a message's words: name, torch's shape, dtype, layer."""
-    name = " + ".join(part.names[0] for part in slot.parts) or slot.name
-    return f"{name} {list(slot.shape)} {slot.dtype} ({kind_text(layer.kind)})"
-
-
-def to_open(torch: Sequence[LayerTensors], paddle: Sequence[LayerTensors]) -> frozenset[str]:
-    """Return the paths of Paddle's packed layers for which torch has single layers."""
-    kinds = {layer.kind for layer in torch}
-    at = {(layer.path, layer.kind) for layer in torch}
-    return frozenset(
-        layer.path
-        for layer in paddle
-        if layer.inner
-        and (layer.torch_path, layer.kind) not in at
-        and (layer.kind not in kinds or any(one.path.startswith(f"{layer.torch_path}.") for one in torch))
-    )
-
-
 # Leaves
 
 
@@ -669,11 +636,12 @@ def torch_leaves(
     layers: Iterable[LayerTensors], names: Mapping[str, str], ties: Mapping[str, str] | None = None
 ) -> Held:
     """Return the leaves of a torch model; ``ties``: the first name of the same tensor by torch's name."""
-    ties = ties or {}
+    first = ties or {}
     return {
-        _leaf(
-            layer.path, layer, slot, again=ties.get(slot.name, slot.name) != slot.name, scope=_scope(slot.name, names)
-        ): (layer, slot)
+        _leaf(layer, slot, again=first.get(slot.name, slot.name) != slot.name, scope=_scope(slot.name, names)): (
+            layer,
+            slot,
+        )
         for layer in layers
         for slot in layer.slots
     }
@@ -683,18 +651,16 @@ def paddle_leaves(layers: Iterable[LayerTensors], names: Mapping[str, str]) -> H
     """Return a Paddle model's leaves with layer and slot, without constant zeros."""
     targets = {target.names[0]: old for old, new in names.items() if len((target := Target.parse(new)).names) == 1}
     return {
-        _leaf(layer.torch_path, layer, slot, again=slot.again, scope=targets.get(_scope(layer.path, targets), "")): (
-            layer,
-            slot,
-        )
+        _leaf(layer, slot, again=slot.again, scope=targets.get(_scope(layer.path, targets), "")): (layer, slot)
         for layer in layers
         for slot in layer.slots
         if not slot.fixed
     }
 
 
-def _leaf(torch_path: str, layer: LayerTensors, slot: TensorSlot, *, again: bool, scope: str) -> Leaf:
-    path, own_path = (tuple(join(one, slot.leaf).split(".")) for one in (torch_path, layer.path))
+def _leaf(layer: LayerTensors, slot: TensorSlot, *, again: bool, scope: str) -> Leaf:
+    path, own_path = (tuple(join(one, slot.leaf).split(".")) for one in (layer.torch_path, layer.path))
+    name = " + ".join(part.names[0] for part in slot.parts) or slot.name
     return Leaf(
         path=path,
         own_path=own_path,
@@ -704,7 +670,7 @@ def _leaf(torch_path: str, layer: LayerTensors, slot: TensorSlot, *, again: bool
         buffer=slot.kind == "buffer",
         again=again,
         scope=scope,
-        text=tell(layer, slot),
+        text=f"{name} {list(slot.shape)} {slot.dtype} ({kind_text(layer.kind)})",
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tipchain.errors import WeightsError
 from tipchain.facts.layers import OWN, storage_of
-from tipchain.facts.packed import cell_tensors, packed_tensors
+from tipchain.facts.packed import Packed, cell_tensors, packed_tensors
 from tipchain.facts.settings import OWN_KIND, Storage
 from tipchain.framework_types import Array, Model, Tensor
 
@@ -191,38 +191,8 @@ def divide(array: Array, slot: TensorSlot) -> list[Array]:
 
 
 _ORIGINALS = {"original0": "g", "original1": "v", "original": "orig", "0._u": "u", "0._v": "v"}
-_PARAMETRIZED = re.compile(rf"parametrizations\.(\w+)\.({'|'.join(map(re.escape, _ORIGINALS))})")
-
-
-def paddle_leaf(torch_leaf: str) -> str:
-    """Return the older name, which Paddle has: ``weight_g`` for ``parametrizations.weight.original0``."""
-    match = _PARAMETRIZED.fullmatch(torch_leaf)
-    return torch_leaf if match is None else f"{match[1]}_{_ORIGINALS[match[2]]}"
-
-
-def magnitude_dim(shape: Sequence[int], *, transposed: bool) -> int | None:
-    """Return Paddle's ``dim`` of weight_norm, the first that fits; -1 for a single magnitude."""
-    kept = [axis for axis, size in enumerate(shape) if size > 1] or [0]
-    if len(kept) > 1:
-        return None
-    return -1 if not shape else len(shape) - 1 - kept[0] if transposed else kept[0]
-
-
-def magnitude_shape(layer: Model, leaf: str, size: int, *, transposed: bool) -> tuple[int, ...] | None:
-    """Return torch's shape of a weight-normalized layer's magnitude ``weight_g``; None of any other tensor.
-
-    torch keeps as many axes as the weight has, Paddle one, of ``size`` numbers.
-    """
-    from paddle.nn.utils.weight_norm_hook import WeightNorm
-
-    for hook in layer._forward_pre_hooks.values():  # noqa: SLF001
-        if isinstance(hook, WeightNorm) and leaf == f"{hook.name}_g":
-            axes = len(getattr(layer, f"{hook.name}_v").shape)
-            if hook.dim < 0:
-                return ()
-            kept = axes - 1 - hook.dim if transposed else hook.dim
-            return tuple(size if axis == kept else 1 for axis in range(axes))
-    return None
+"""The older names, which Paddle has: ``weight_g`` for ``parametrizations.weight.original0``."""
+_PARAMETRIZED = re.compile(rf"^parametrizations\.(\w+)\.({'|'.join(map(re.escape, _ORIGINALS))})\Z")
 
 
 # The layers of a torch model, in the terms that it is matched with a Paddle model in.
@@ -255,7 +225,7 @@ def _walk_torch(module: Model, path: str) -> Iterator[LayerTensors]:
     slots = tuple(
         TensorSlot(
             name=join(path, leaf),
-            leaf=paddle_leaf(leaf),
+            leaf=_PARAMETRIZED.sub(lambda match: f"{match[1]}_{_ORIGINALS[match[2]]}", leaf),
             shape=tuple(tensor.shape),
             dtype=dtype_name(tensor),
             kind=kind,
@@ -336,18 +306,12 @@ class _PaddleWalk:
                 inside = (tensor for child in layer.children() for tensor in child.state_dict().values())
                 own_skip = skip.union(map(id, inside))
             else:
-                slots = [
-                    self._slot(
-                        torch_path,
-                        one.leaf,
-                        [(tensor, one.transpose) for tensor in one.tensors],
-                        "parameter",
-                        [name for name in self._names(one.tensors[0]) if name.startswith(f"{path}." if path else "")],
-                        fixed=one.fixed,
-                    )
-                    for one in tensors
-                ]
-                yield LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=tuple(slots), inner=True)
+                start = f"{path}." if path else ""
+                own = [[name for name in self._names(one.tensors[0]) if name.startswith(start)] for one in tensors]
+                slots = tuple(
+                    self._slot(torch_path, one, "parameter", names) for one, names in zip(tensors, own, strict=True)
+                )
+                yield LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=slots, inner=True)
                 own_skip = skip = skip.union(id(tensor) for one in tensors for tensor in one.tensors)
         yield self._plain(layer, path, torch_path, stored, own_skip)
         torch_names = {paddle: torch for torch, paddle in (stored or OWN).children.items()}
@@ -390,43 +354,31 @@ class _PaddleWalk:
             if id(tensor) in skip:
                 continue
             leaf = leaves.get(own, own)
+            transpose = leaf in stored.transposed and tensor.ndim == 2
+            single = Packed(leaf=leaf, tensors=(tensor,), transpose=transpose, fixed=leaf in fixed)
             slot = self._slot(
-                torch_path,
-                leaf,
-                [(tensor, leaf in stored.transposed and tensor.ndim == 2)],
-                "buffer" if leaf in stored.buffers else tensor_kind,
-                [join(path, own)],
-                fixed=leaf in fixed,
+                torch_path, single, "buffer" if leaf in stored.buffers else tensor_kind, [join(path, own)]
             )
             shape = _torch_shape(layer, stored.kind, leaf, slot)
             slots.append(slot if shape == slot.shape else replace(slot, shape=shape))
         return LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=tuple(slots))
 
-    def _slot(
-        self,
-        torch_path: str,
-        leaf: str,
-        tensors: Sequence[tuple[object, bool]],
-        kind: TensorKind,
-        own: Sequence[str],
-        *,
-        fixed: bool,
-    ) -> TensorSlot:
-        again = all(id(tensor) in self.seen for tensor, _ in tensors)
-        self.seen.update(id(tensor) for tensor, _ in tensors)
+    def _slot(self, torch_path: str, packed: Packed, kind: TensorKind, own: Sequence[str]) -> TensorSlot:
+        again = all(id(tensor) in self.seen for tensor in packed.tensors)
+        self.seen.update(map(id, packed.tensors))
         parts = tuple(
-            PaddlePart(names=tuple(self._names(tensor)), tensor=tensor, transpose=transpose)
-            for tensor, transpose in tensors
+            PaddlePart(names=tuple(self._names(tensor)), tensor=tensor, transpose=packed.transpose)
+            for tensor in packed.tensors
         )
         given = [self.inverse[name] for name in own if name in self.inverse] if len(parts) == 1 else []
         return TensorSlot(
-            name=given[0] if given else join(torch_path, leaf),
-            leaf=leaf,
+            name=given[0] if given else join(torch_path, packed.leaf),
+            leaf=packed.leaf,
             shape=_stacked([part.shape for part in parts]),
             dtype=dtype_name(parts[0].tensor),
             kind=kind,
             parts=parts,
-            fixed=fixed,
+            fixed=packed.fixed,
             again=again,
         )
 
@@ -439,12 +391,19 @@ def _stacked(shapes: Sequence[Shape]) -> Shape:
 
 def _torch_shape(layer: Model, kind: str, leaf: str, slot: TensorSlot) -> Shape:
     """Return torch's shape of a tensor that Paddle keeps with other axes."""
+    from paddle.nn.utils.weight_norm_hook import WeightNorm
+
     if kind == "LayerNorm" and leaf in ("weight", "bias"):
         return tuple(layer._normalized_shape)  # noqa: SLF001  (Paddle flattens it)
     if kind == "Bilinear" and leaf == "bias":
         return slot.shape[-1:]  # Paddle's is a row
-    shape = magnitude_shape(layer, leaf, slot.shape[0] if slot.shape else 1, transposed=kind == "Linear")
-    return slot.shape if shape is None else shape
+    for hook in layer._forward_pre_hooks.values():  # noqa: SLF001
+        if isinstance(hook, WeightNorm) and leaf == f"{hook.name}_g":
+            # torch keeps as many axes of the magnitude as the weight has, Paddle one.
+            axes = len(getattr(layer, f"{hook.name}_v").shape)
+            kept = axes - 1 - hook.dim if kind == "Linear" else hook.dim
+            return () if hook.dim < 0 else tuple(slot.shape[0] if axis == kept else 1 for axis in range(axes))
+    return slot.shape
 
 
 def _join_slots(layers: list[LayerTensors], joined: Mapping[str, Target]) -> list[LayerTensors]:

@@ -18,18 +18,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from math import prod
-from operator import and_, itemgetter
-from typing import Literal
+from operator import and_
+from typing import Literal, TypeVar
 
 from tipchain.facts.settings import OWN_KIND
 
 Shape = tuple[int, ...]
 Path = tuple[str, ...]
 Key = Hashable
+Item = TypeVar("Item")
+Mark = TypeVar("Mark", bound=Hashable)
 Evidence = Literal["given", "content", "name", "order"]
 
 
@@ -174,6 +176,14 @@ def packed_candidates(wholes: Sequence[Leaf], pieces: Sequence[Leaf]) -> list[tu
     return candidates
 
 
+def group_by(items: Iterable[Item], mark: Callable[[Item], Mark]) -> dict[Mark, list[Item]]:
+    """Return items by what ``mark`` makes of them, in their order."""
+    groups: dict[Mark, list[Item]] = defaultdict(list)
+    for item in items:
+        groups[mark(item)].append(item)
+    return groups
+
+
 # What may belong together
 
 
@@ -286,10 +296,7 @@ def _forest(leaves: Sequence[Leaf], keys: Mapping[Leaf, Key]) -> list[_Node]:
     order = {leaf: number for number, leaf in enumerate(leaves)}
 
     def grow(some: Sequence[Leaf], depth: int) -> list[_Node]:
-        groups: dict[Hashable, list[Leaf]] = defaultdict(list)
-        for leaf in some:
-            ends = len(leaf.path) == depth + 1
-            groups[leaf if ends else leaf.path[: depth + 1]].append(leaf)
+        groups = group_by(some, lambda leaf: leaf if len(leaf.path) == depth + 1 else leaf.path[: depth + 1])
         return [
             _Node(
                 path=group[0].path[: depth + 1],
@@ -402,13 +409,15 @@ class _Scope:
             if label in port_labels and not any(part.isdigit() for part in label)
         }
         # The words in their names, and the ranks of the numbers, put nodes together one to one.
-        groups, port_groups = _grouped(labels), _grouped(port_labels)
+        groups, port_groups = (group_by(side, lambda label: tuple(_words(label)[0])) for side in (labels, port_labels))
         words: dict[_Node, _Node] = {}
         for one, other in _alike_words(groups, port_groups):
-            members, port_members = (sorted(group, key=itemgetter(0)) for group in (groups[one], port_groups[other]))
-            ranked = all(len({numbers for numbers, _ in side}) == len(side) for side in (members, port_members))
-            if ranked and len(members) == len(port_members):
-                words.update((mine, its) for (_, mine), (_, its) in zip(members, port_members, strict=True))
+            ranks, port_ranks = (
+                {_words(label)[1]: label for label in group} for group in (groups[one], port_groups[other])
+            )
+            if len(ranks) == len(groups[one]) == len(port_ranks) == len(port_groups[other]):
+                pairs = zip(sorted(ranks), sorted(port_ranks), strict=True)
+                words.update((labels[ranks[mine]], port_labels[port_ranks[its]]) for mine, its in pairs)
         partners = {**words, **equal}
         contradict = any(words.get(one, other) is not other for one, other in equal.items())
         return None if contradict or len(set(partners.values())) < len(partners) else partners
@@ -449,15 +458,6 @@ def _words(label: Path) -> tuple[list[str], tuple[int, ...]]:
     )
 
 
-def _grouped(labels: Mapping[Path, _Node]) -> dict[tuple[str, ...], list[tuple[tuple[int, ...], _Node]]]:
-    """Return nodes with the numbers in their names, by the words in them."""
-    groups: dict[tuple[str, ...], list[tuple[tuple[int, ...], _Node]]] = defaultdict(list)
-    for label, node in labels.items():
-        words, numbers = _words(label)
-        groups[tuple(words)].append((numbers, node))
-    return groups
-
-
 def _alike_words(
     torch: Collection[tuple[str, ...]], paddle: Collection[tuple[str, ...]]
 ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
@@ -465,10 +465,11 @@ def _alike_words(
     if len(torch) == len(paddle) == 1:
         yield from zip(torch, paddle, strict=True)
         return
-    same = set(torch) & set(paddle)
+    same = [words for words in torch if words in paddle]
     yield from ((words, words) for words in same)
-    telling, port_telling = (
-        {words: _telling(words, side) for words in side if words not in same} for side in (torch, paddle)
+    telling, port_telling = (  # the words of a name that not all names of its side have
+        {words: Counter(words) - reduce(and_, map(Counter, side)) for words in side if words not in same}
+        for side in (torch, paddle)
     )
     scores = {
         (one, other): _likeness_of_words(words, port_words)
@@ -483,11 +484,6 @@ def _alike_words(
     for (one, other), score in scores.items():
         if score and tops[0, one] == tops[1, other] == score:
             yield one, other
-
-
-def _telling(words: tuple[str, ...], side: Collection[tuple[str, ...]]) -> Counter[str]:
-    """Return the words of a name that not all names of its side have."""
-    return Counter(words) - reduce(and_, map(Counter, side))
 
 
 def _likeness_of_words(words: Counter[str], port_words: Counter[str]) -> float:
