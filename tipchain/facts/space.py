@@ -228,7 +228,13 @@ def _upsample() -> LayerKind:
         "Upsample",
         Trait("align_corners", read=lambda layer, _: _corners(layer)),
         Trait("mode", named="interpolation-mode", read=lambda layer, _: _mode(layer)),
-        Trait("align_mode", read=lambda _layer, _shape: 0, read_paddle=lambda layer, _: _align_mode(layer)),
+        Trait(
+            "align_mode",  # counts only in linear interpolation without aligned corners; torch's is 0
+            read=lambda _layer, _shape: 0,
+            read_paddle=lambda layer, _: (
+                layer.align_mode if _mode(layer) in LINEAR_MODES and not _corners(layer) else 0
+            ),
+        ),
         Trait(
             "size",
             named="output-size",
@@ -258,11 +264,6 @@ def _corners(layer: object) -> object:
     return True if bilinear else bool(known)
 
 
-def _align_mode(layer: object) -> object:
-    """Return Paddle's align_mode, which counts only in linear interpolation without aligned corners; torch's is 0."""
-    return getattr(layer, "align_mode", 0) if _mode(layer) in LINEAR_MODES and not _corners(layer) else 0
-
-
 def _target(layer: Model, shape: Shape | None) -> object:
     """Return the sizes that come out, where they are known."""
     inputs = space(shape, getattr(layer, "data_format", None))
@@ -282,25 +283,23 @@ def _scale(layer: Model, shape: Shape | None) -> object:
     return UNTOLD if shape is not None or value is None else value[0] if single else value
 
 
-def _folds() -> Iterator[LayerKind]:
-    names = ("kernel_size", "dilation", "padding", "stride")
-    shared = [Trait(name, f"{name}s", form=_fold_sizes, write=write_sizes) for name in names]
-    output = Trait("output_size", "output_sizes", form=_fold_sizes, write=write_sizes)
-    yield row("Unfold", *shared)
-    yield row("Fold", output, *shared)
-
-
 def _fold_sizes(value: Setting) -> Setting:
     sizes = ntuple(value, 2)  # paddings may be top, left, bottom, right
     return sizes[:2] if len(sizes) == 4 and sizes[:2] == sizes[2:] else sizes
 
 
+FOLDED = [
+    Trait(name, f"{name}s", form=_fold_sizes, write=write_sizes)
+    for name in ("kernel_size", "dilation", "padding", "stride", "output_size")
+]
+"""Of Fold; Unfold has no sizes of an output."""
 SPACE = (
     *(_convolution(axes, transposed=transposed) for axes in (1, 2, 3) for transposed in (False, True)),
     *(one for axes in (1, 2, 3) for one in _pools(axes)),
     *(_paddings(axes) for axes in (1, 2, 3)),
     _upsample(),
-    *_folds(),
+    row("Unfold", *FOLDED[:-1]),
+    row("Fold", *FOLDED),
     row("PixelShuffle", Trait("upscale_factor"), family="resize"),
     row("PixelUnshuffle", Trait("downscale_factor"), family="resize"),
     row("ChannelShuffle", Trait("groups")),

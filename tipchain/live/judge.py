@@ -277,10 +277,7 @@ def _live_verdicts(document: JsonObject, judged: Mapping[str, str]) -> Iterator[
 def _as_rounding(verdict: Verdict, random: str, rough: float) -> Verdict:
     """Return a recorded tensor's verdict where float64 agrees: rounding's differences are none, either.
 
-    Args:
-        verdict: of the recorded tensor.
-        random: what could not be compared, for each side drew other numbers.
-        rough: how far rounding may reach, as a share of the largest value.
+    ``random`` tells what could not be compared, for each side drew other numbers; ``rough``, how far rounding may reach.
     """
     diff = verdict.diff
     if (

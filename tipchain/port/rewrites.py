@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeVar
 
 from tipchain.explain.findings import Diagnosis
 from tipchain.facts.functions import ALIASES, NAMES
@@ -50,6 +51,9 @@ PLACES = (
 """Modules of Paddle's; those with torch's meaning of a name come first."""
 SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
 """Statements that hold no others."""
+
+
+Node = TypeVar("Node", bound=ast.AST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +100,10 @@ class PortFile:
         ]
         return min(found, key=lambda one: (one.end_lineno or one.lineno) - one.lineno, default=None)
 
-    def calls(self, line: int) -> list[ast.Call]:
-        """Return the calls of a statement, the innermost last."""
+    def nodes(self, line: int, kind: type[Node]) -> list[Node]:
+        """Return the nodes of a kind in a statement, the innermost last."""
         statement = self.statement(line)
-        return [one for one in ast.walk(statement) if isinstance(one, ast.Call)] if statement is not None else []
+        return [one for one in ast.walk(statement) if isinstance(one, kind)] if statement is not None else []
 
     def replaced(self, *changes: tuple[ast.AST, ast.AST | str]) -> Rewrite:
         """Return the file with nodes replaced, which do not overlap."""
@@ -200,9 +204,8 @@ def _as_torch(sources: list[PortFile], name: str) -> Iterator[Rewrite]:
 
 def _lacking(source: PortFile, line: int) -> Iterator[Rewrite]:
     """Yield a statement with another place of a function or class, for one where Paddle does not have it."""
-    statement = source.statement(line)
-    for node in ast.walk(statement) if statement is not None else ():
-        name = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+    for node in source.nodes(line, ast.Attribute):
+        name = ast.unparse(node)
         if name.startswith("paddle.") and _value(name) is None:
             places = (f"{one}.{name.rpartition('.')[2]}" for one in PLACES)
             yield from (source.replaced((node, one)) for one in places if callable(_value(one)))
@@ -219,7 +222,7 @@ def _value(name: str) -> object:
 
 def _tensors(source: PortFile, line: int) -> Iterator[Rewrite]:
     """Yield a statement that gives a call a tensor for a number."""
-    for call in source.calls(line):
+    for call in source.nodes(line, ast.Call):
         for argument in call.args:
             yield source.replaced((argument, f"paddle.to_tensor({ast.unparse(argument)})"))
 
@@ -230,7 +233,7 @@ def _keywords(sources: list[PortFile], line: int, raised_by: str, keyword: str, 
     They are the calls on the line of the first file that raised, which may call the class by another name, those of the
     class or function that raised, and where a layer is ``made`` those that name a class of the table.
     """
-    raising = sources[0].calls(line) if sources else []
+    raising = sources[0].nodes(line, ast.Call) if sources else []
     for source in sources:
         changes: list[tuple[ast.AST, ast.AST | str]] = []
         for call in (one for one in ast.walk(source.tree) if isinstance(one, ast.Call)):
@@ -275,8 +278,7 @@ def _attributes(source: PortFile, line: int, owner: str, name: str) -> Iterator[
     if row is not None:
         names += [row.attributes[name]] if name in row.attributes else []
         names += [row.storage.renamed[name]] if row.storage is not None and name in row.storage.renamed else []
-    statement = source.statement(line)
-    reads = [one for one in ast.walk(statement) if isinstance(one, ast.Attribute)] if statement is not None else []
+    reads = source.nodes(line, ast.Attribute)
     for other in reversed(names):
         changes: list[tuple[ast.AST, ast.AST | str]] = [
             (one, f"{ast.unparse(one.value)}.{other}") for one in reads if one.attr == name and other != name
@@ -302,7 +304,7 @@ def _importing(source: PortFile, name: str) -> tuple[ast.AST, str]:
 
 def _as_tensor(source: PortFile, line: int, function: str, position: int) -> Iterator[Rewrite]:
     """Yield a statement that gives a function, or an operator, a tensor for a number."""
-    for node in ast.walk(source.statement(line) or source.tree):
+    for node in source.nodes(line, ast.expr):
         operands: list[ast.expr] = []
         if isinstance(node, ast.Call) and ALIASES.get(_last(node.func), _last(node.func)) == function:
             operands = node.args
@@ -314,18 +316,17 @@ def _as_tensor(source: PortFile, line: int, function: str, position: int) -> Ite
 
 def _promoted(source: PortFile, line: int) -> Iterator[Rewrite]:
     """Yield a statement with one operand cast to the other's dtype: Paddle promotes no integers to floats."""
-    for node in ast.walk(source.statement(line) or source.tree):
-        if isinstance(node, ast.BinOp):
-            for one, other in ((node.left, node.right), (node.right, node.left)):
-                dtype = ast.Attribute(value=other, attr="dtype", ctx=ast.Load())
-                cast = ast.Attribute(value=one, attr="astype", ctx=ast.Load())
-                yield source.replaced((one, ast.Call(func=cast, args=[dtype], keywords=[])))
+    for node in source.nodes(line, ast.BinOp):
+        for one, other in ((node.left, node.right), (node.right, node.left)):
+            dtype = ast.Attribute(value=other, attr="dtype", ctx=ast.Load())
+            cast = ast.Attribute(value=one, attr="astype", ctx=ast.Load())
+            yield source.replaced((one, ast.Call(func=cast, args=[dtype], keywords=[])))
 
 
 def _not_turned(source: PortFile, line: int) -> Iterator[Rewrite]:
     """Yield a statement without the transpose of a matrix: that of Paddle's Linear is the transpose of torch's already."""
-    for node in ast.walk(source.statement(line) or source.tree):
-        if isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
+    for node in source.nodes(line, ast.Attribute):
+        if node.attr in ("T", "mT"):
             yield source.replaced((node, node.value))
 
 
@@ -372,9 +373,8 @@ def of_cause(cause: Diagnosis, as_paddle: Callable[[Path], ast.Module | None]) -
     elif told := CLASS.search(cause.fix):
         yield from _class(source, place.line, told[1])
     elif cause.code == "operand-order":
-        for node in ast.walk(source.statement(place.line) or source.tree):
-            if isinstance(node, ast.BinOp):
-                yield source.replaced((node, ast.BinOp(left=node.right, op=node.op, right=node.left)))
+        for node in source.nodes(place.line, ast.BinOp):
+            yield source.replaced((node, ast.BinOp(left=node.right, op=node.op, right=node.left)))
     if cause.reference_place is not None:
         file, at = Path(cause.reference_place.file), cause.reference_place.line
         yield from _as_reference(source, place.line, PortFile.of(file), as_paddle(file), at)
@@ -394,7 +394,7 @@ def _passed(source: PortFile, line: int, arguments: dict[str, str], to: str) -> 
     """Yield calls with other arguments: those of the function on the line, else those that make layers which take them."""
     values = {name: ast.parse(value, mode="eval").body for name, value in arguments.items()}
     everywhere = [one for one in ast.walk(source.tree) if isinstance(one, ast.Call)]
-    here = source.calls(line)
+    here = source.nodes(line, ast.Call)
     calls = [one for one in here if _last(one.func) == to]
     if not calls:
         given = [one for one in everywhere if values.keys() <= {each.arg for each in one.keywords}]
@@ -421,15 +421,15 @@ def _class(source: PortFile, line: int, wanted: str) -> Iterator[Rewrite]:
         known = _row_of(_made(call), source)
         return known is None or known.family != family
 
-    for call in sorted(source.calls(line), key=unlike):
+    for call in sorted(source.nodes(line, ast.Call), key=unlike):
         yield source.replaced((call.func, wanted))
         yield source.replaced((call, f"{wanted}()"))
 
 
 def _operator(source: PortFile, line: int, present: str, wanted: str) -> Iterator[Rewrite]:
     """Yield a statement with another operator."""
-    for node in ast.walk(source.statement(line) or source.tree):
-        if wanted in OPERATORS and isinstance(node, ast.BinOp) and isinstance(node.op, OPERATORS.get(present, ())):
+    for node in source.nodes(line, ast.BinOp):
+        if wanted in OPERATORS and isinstance(node.op, OPERATORS.get(present, ())):
             yield source.replaced((node, ast.BinOp(left=node.left, op=OPERATORS[wanted](), right=node.right)))
 
 
