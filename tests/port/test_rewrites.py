@@ -40,6 +40,7 @@ class Net(paddle.nn.Layer):
         x = self.power + paddle.pow(2.0, x)
         x = paddle.compat.pad(x, (0, 1)).divide_(0.8)
         x = paddle.nn.functional.linear(x, self.qkv.weight.T)
+        x = x.div(self.keep) * paddle.nn.Linear(8, 8, True)
         x = torch.nn.MultiheadAttention(8, 2)(paddle.nn.MultiHeadAttention(8, 2), x)
         return x / self.linear.out_features
 """
@@ -148,6 +149,16 @@ def changed(edits):
             "power",
             "TypeError: (InvalidType) Type promotion only support calculations between floating-point numbers",
             ["x = self.power.astype(paddle.pow(2.0, x).dtype) + paddle.pow(2.0, x)"],
+        ),
+        (
+            "self.keep",
+            "ValueError: (InvalidArgument) divide(): argument 'y' (position 1) must be Tensor, but got float",
+            ["x = x.div(paddle.to_tensor(self.keep)) * paddle.nn.Linear(8, 8, True)"],
+        ),
+        (
+            "self.keep",
+            "TypeError: <class 'bool'> cast to ParamAttr",
+            ["x = x.div(self.keep) * paddle.compat.nn.Linear(8, 8, True)"],
         ),
         (
             "qkv",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tipchain.errors import WeightsError
-from tipchain.weights.files import read_paddle_file, read_torch_state
+from tipchain.weights.files import load_torch_weights, read_paddle_file, read_torch_state
 
 torch = pytest.importorskip("torch")
 TORCH_DTYPES = (
@@ -100,6 +100,21 @@ def changed(path, **entries):
             key = name.rpartition("/")[2]
             if entries.get(key, content) is not None:
                 archive.writestr(name, entries.get(key, content))
+
+
+def test_a_layer_that_asks_for_the_version_of_its_weights_gets_one(tmp_path):
+    class Versioned(torch.nn.Linear):
+        _version = 2
+
+        def _load_from_state_dict(self, state, prefix, local_metadata, *more):
+            if local_metadata.get("version") != 2:
+                raise ValueError("version should be 2")
+            super()._load_from_state_dict(state, prefix, local_metadata, *more)
+
+    model, other = (torch.nn.Sequential(Versioned(2, 3)) for _ in range(2))
+    torch.save(model.state_dict(), tmp_path / "net.pth")
+    load_torch_weights(other, tmp_path / "net.pth")
+    assert torch.equal(other[0].weight, model[0].weight)
 
 
 def test_tensors_stay_inside_their_file(tmp_path):

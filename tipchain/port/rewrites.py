@@ -183,6 +183,9 @@ def of_error(reason: str) -> Iterator[Rewrite]:
             yield from _imported(source, f"{module[1]}.{module[2]}")
     elif no_tensor := NO_TENSOR.search(message):
         yield from _as_tensor(source, line, no_tensor[1].removeprefix("elementwise_"), int(no_tensor[2]))
+    elif "cast to ParamAttr" in message:
+        for call in source.nodes(line, ast.Call):
+            yield from _as_torch([source], _made(call))
     elif "Type promotion only support" in message:
         yield from _promoted(source, line)
     elif "matmul" in message:
@@ -307,7 +310,8 @@ def _as_tensor(source: PortFile, line: int, function: str, position: int) -> Ite
     for node in source.nodes(line, ast.expr):
         operands: list[ast.expr] = []
         if isinstance(node, ast.Call) and ALIASES.get(_last(node.func), _last(node.func)) == function:
-            operands = node.args
+            method = isinstance(node.func, ast.Attribute) and position == len(node.args)
+            operands = [node.func, *node.args] if method else node.args
         elif isinstance(node, ast.BinOp) and isinstance(node.op, OPERATORS.get(function, ())):
             operands = [node.left, node.right]
         if position < len(operands):

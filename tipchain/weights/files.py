@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -112,9 +113,14 @@ def load_torch_weights(model: Model, path: Path) -> dict[str, Tensor]:
     Raises:
         WeightsError: it cannot be read, or not every key fits.
     """
-    state = read_torch_state(path)
+    state, own = read_torch_state(path), model.state_dict()
+    given: Json = OrderedDict(state)
+    if state.keys() == own.keys() and hasattr(
+        own, "_metadata"
+    ):  # versions of layers, without which some refuse to load
+        given.__dict__.update(own.__dict__)
     try:
-        model.load_state_dict(state, strict=True)
+        model.load_state_dict(given, strict=True)
     except RuntimeError as error:
         raise WeightsError("does not fit the torch model", file=path, found=str(error)) from error
     return state
