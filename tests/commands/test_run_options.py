@@ -250,7 +250,10 @@ def test_a_failed_run_says_how_to_go_on_with_the_same_chain():
 
 def test_versions_are_those_of_the_interpreter_that_runs_the_chain():
     lay_programs(Path())
-    told = '{"python": "3.8.9", "paddle": "2.6.2"}'
+    site = Path.cwd() / "site"
+    (site / "paddlepaddle-2.6.2.dist-info").mkdir(parents=True)
+    (site / "paddlepaddle-2.6.2.dist-info" / "METADATA").write_text("Name: paddlepaddle\nVersion: 2.6.2\n")
+    told = json.dumps(["3.8.9", [str(site)]])
     python = stub(Path.cwd() / "python3.8", f"""[ "$1" = -c ] && {{ echo '{told}'; exit; }}; {LEAVES}""")
     assert main(["run", "p.txt", MODE, "--python", str(python)]) == 0
     assert report()["versions"] == {"tipchain": __version__, "python": "3.8.9", "paddle": "2.6.2"}

@@ -86,6 +86,16 @@ def test_an_edit_that_makes_the_port_raise_is_put_back(port):
     assert port.read_text() == PORT
 
 
+def test_a_cause_that_nobody_names_any_more_is_no_progress(port):
+    def align():
+        report = report_of(port)
+        return report if "approximate=False" in port.read_text() else RunReport(verdicts=report.verdicts)
+
+    mending = Mending(root=port.parent, align=align, ask=lambda _: True)
+    assert int(mending.mend(align()).exit_code) == 1
+    assert "approximate=False" in port.read_text()
+
+
 def test_an_error_about_what_was_written_is_no_progress(port):
     port.write_text("import paddle\nnorm = partial(paddle.nn.LayerNorm, eps=1)\n")
     told = "TypeError: LayerNorm.__init__() got an unexpected keyword argument {0!r}"

@@ -40,7 +40,7 @@ class Net(paddle.nn.Layer):
         x = self.power + paddle.pow(2.0, x)
         x = paddle.compat.pad(x, (0, 1)).divide_(0.8)
         x = paddle.nn.functional.linear(x, self.qkv.weight.T)
-        x = x.div(self.keep) * paddle.nn.Linear(8, 8, True)
+        x = x.div(self.keep) * paddle.nn.Linear(8, 8, True)(paddle.nn.Linear(8, 8, bias_attr=False))
         x = torch.nn.MultiheadAttention(8, 2)(paddle.nn.MultiHeadAttention(8, 2), x)
         return x / self.linear.out_features
 """
@@ -147,18 +147,30 @@ def changed(edits):
         ),
         (
             "power",
-            "TypeError: (InvalidType) Type promotion only support calculations between floating-point numbers",
-            ["x = self.power.astype(paddle.pow(2.0, x).dtype) + paddle.pow(2.0, x)"],
+            "TypeError: (InvalidType) Type promotion only support floats. But got different data type x: int64, y: float32.",
+            ["x = self.power.astype('float32') + paddle.pow(2.0, x)"],
+        ),
+        (
+            "power",
+            "TypeError: (InvalidType) Type promotion only support floats. But got different data type x: float64, y: int32.",
+            ["x = self.power + paddle.pow(2.0, x).astype('float64')"],
+        ),
+        (
+            "ReLU6",
+            "TypeError: paddle.nn.ReLU6() received unexpected keyword argument 'inplace'",
+            ["settings = {'name': None}", "self.act = paddle.nn.ReLU6()"],
         ),
         (
             "self.keep",
             "ValueError: (InvalidArgument) divide(): argument 'y' (position 1) must be Tensor, but got float",
-            ["x = x.div(paddle.to_tensor(self.keep)) * paddle.nn.Linear(8, 8, True)"],
+            [
+                "x = x.div(paddle.to_tensor(self.keep)) * paddle.nn.Linear(8, 8, True)(paddle.nn.Linear(8, 8, bias_attr=False))"
+            ],
         ),
         (
             "self.keep",
             "TypeError: <class 'bool'> cast to ParamAttr",
-            ["x = x.div(self.keep) * paddle.compat.nn.Linear(8, 8, True)"],
+            ["x = x.div(self.keep) * paddle.compat.nn.Linear(8, 8, True)(paddle.nn.Linear(8, 8, bias_attr=False))"],
         ),
         (
             "qkv",
@@ -170,6 +182,30 @@ def changed(edits):
 def test_a_port_that_raises_gets_the_names_of_paddle(port, word, error, wanted):
     reason = f"{port}:{lines_of(port, word)}: {error}\n  called from: {port}:3\n  in: the port (Paddle)"
     assert wanted in changed(of_error(reason))
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "wanted"),
+    [
+        ("y = torch.tanh(x)\n", "NameError: name 'torch' is not defined", "import paddle\ny = paddle.tanh(x)\n"),
+        (
+            '"""A net."""\r\nimport paddle as pd\r\ny = torch.tanh(x)\r\n',
+            "NameError: name 'torch' is not defined",
+            '"""A net."""\r\nimport paddle\nimport paddle as pd\r\ny = paddle.tanh(x)\r\n',
+        ),
+        (
+            "import paddle\ny = (x + y).T @ w\n",
+            "ValueError: (InvalidArgument) In operator matmul, the sizes differ",
+            "import paddle\ny = (x + y) @ w\n",
+        ),
+    ],
+)
+def test_what_is_written_fits_the_file(tmp_path, text, error, wanted):
+    """It imports Paddle, keeps the ends of lines, and computes what it did where parentheses go."""
+    file = tmp_path / "port.py"
+    file.write_bytes(text.encode())
+    line = text.count("\n")
+    assert wanted in [one.after for one in of_error(f"{file}:{line}: {error}\n  in: the port (Paddle)")]
 
 
 def test_of_an_error_that_the_table_does_not_know_nothing_is_written(port):

@@ -104,7 +104,7 @@ def prepare_here(case, monkeypatch):
     from tipchain.parity import weights
 
     def here(command, **_more):
-        return subprocess.CompletedProcess(command, weights.main(command[-1:]), "", "")
+        return subprocess.CompletedProcess(command, weights.main(command[-2:]), "", "")
 
     monkeypatch.setattr(weights.subprocess, "run", here)
     stages = ("forward", "loss", "backward")

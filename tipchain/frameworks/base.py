@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial, wraps
 from pathlib import Path
-from types import ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -66,6 +66,7 @@ class _OwnImports:
         self.apart: dict[str, set[str]] = {side: set() for side in MODELS}
         self.added: dict[str, list[str]] = {}
         self.proxied: dict[str, set[ModuleType]] = {}
+        self.guarded: set[str] = set()
 
     @contextmanager
     def paddle_as_torch(self, package: str) -> Iterator[None]:
@@ -82,16 +83,21 @@ class _OwnImports:
             raise UsageError(
                 f"compat: Paddle {paddle.__version__} has no paddle.enable_compat()\n  expected: Paddle 3.3 or later"
             )
-        packages = {package, *_users_of_torch()}
-        self.proxied.update({one: set() for one in packages - self.proxied.keys()})
+        self.guarded = {package, *_borrowers()}
+        self.proxied.update({one: set() for one in self.guarded - self.proxied.keys()})
         self.enter("paddle")
         try:
-            with paddle.use_compat_guard(scope=packages, silent=True):
+            with paddle.use_compat_guard(scope=self.guarded, silent=True):
                 yield
         finally:
-            for one in packages | _users_of_torch():
-                own = self.proxied.setdefault(one, set())
-                own.update(module for name, module in sys.modules.items() if _top(name) == one)
+            self._claim()
+            self.guarded = set()
+
+    def _claim(self) -> None:
+        """Note the modules that have found Paddle where they import torch."""
+        for one in self.guarded | _borrowers():
+            own = self.proxied.setdefault(one, set())
+            own.update(module for name, module in sys.modules.items() if _top(name) == one)
 
     def load(self, side: str, name: str, load: Callable[[], ModuleType]) -> ModuleType:
         """Import a module among the side's own modules; once more, if it met the other's.
@@ -107,6 +113,8 @@ class _OwnImports:
             module = load()
         except TipchainError as error:
             failure = error
+        if self.guarded:
+            self._claim()
         self.added.setdefault(name, []).extend(one for one in sys.path if Path(one).absolute() not in path)
         self._own(side, self.added[name])
         if self.enter(side):
@@ -162,16 +170,28 @@ def _top(name: str) -> str:
     return "" if "@" in name else name.partition(".")[0]
 
 
-def _users_of_torch() -> set[str]:
-    """Return the imported packages of which a module holds one of torch's, or what stands in for it."""
-    holding = {
-        _top(name)
-        for name, module in list(sys.modules.items())
-        for one in list(getattr(module, "__dict__", {}).values())
-        if str(one.__name__ if isinstance(one, ModuleType) else getattr(one, "__module__", "")).startswith("torch.")
-        or (isinstance(one, ModuleType) and one.__name__ == "torch")
-    }
-    return holding - {"", "torch", "paddle", "tipchain"}
+def _borrowers() -> set[str]:
+    """Return the imported packages that hold something of torch's, or of what stands in for it, or of such a package's."""
+    apart = {"", "__main__", "__mp_main__", "torch", "paddle", "tipchain", *sys.stdlib_module_names}
+    holding = {_top(name): set[str]() for name in sys.modules if _top(name) not in apart}
+    for name, module in list(sys.modules.items()):
+        for one in list(getattr(module, "__dict__", {}).values()) if _top(name) in holding else ():
+            holding[_top(name)] |= _owners(one)
+    found = {"torch"}
+    while more := {name for name, owners in holding.items() if owners & found} - found:
+        found |= more
+    return found - apart
+
+
+def _owners(value: object) -> set[str]:
+    """Return the packages that a module, a class with its bases, or a function is of."""
+    if isinstance(value, ModuleType):
+        return {_top(value.__name__)}
+    if isinstance(value, type):
+        return {_top(str(getattr(one, "__module__", ""))) for one in value.__mro__}
+    if type(value) is BuiltinFunctionType:
+        return {"torch"} if getattr(sys.modules.get("torch"), value.__name__, None) is value else set()
+    return {_top(str(value.__module__))} if isinstance(value, FunctionType) else set()
 
 
 def _rename(name: str, other: str) -> None:

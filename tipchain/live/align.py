@@ -222,6 +222,7 @@ def _report(asked: LiveRequest, results: LiveResults) -> AlignmentReport:
         versions={"python": platform.python_version(), "tipchain": __version__, **installed_versions()},
         command=asked.call,
         origin=dict(zip(("reference", "port", "date", "commit"), (*names, when, at), strict=True)),
+        reach=results.reach,
     )
 
 

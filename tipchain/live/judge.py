@@ -16,7 +16,6 @@ from tipchain.core.files import append, atomic_write
 from tipchain.core.json_text import JsonObject
 from tipchain.core.language import fold, say, terminal_width
 from tipchain.errors import BAD, Outcome, TipchainError
-from tipchain.live.report import REACH
 from tipchain.live.worker import Launched, Worker, start_worker
 from tipchain.modes import CHECKS, INFO, LOCATABLE, PREFLIGHT
 from tipchain.numbers.tolerance import ROUGH
@@ -174,7 +173,7 @@ class Judge:
             stage_of(one) for one in verdicts if one.outcome is not Outcome.PASS
         }
         random = "; ".join(document.get("uncompared", ()))
-        rough = max(ROUGH, document.get("numbers", {}).get(REACH, 0.0))
+        rough = max(ROUGH, document.get("reach", 0.0))
         for one in report.verdicts:
             stage = stage_of(one)
             if document.get("unfit") and one.subject == f"{stage}/needs":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from itertools import product
+from math import isfinite
 
 from tipchain.core.machine import keep_memory
 from tipchain.core.progress import LATE
@@ -33,7 +34,7 @@ from tipchain.frameworks.randomness import Draws
 from tipchain.live.buffers import check_buffers
 from tipchain.live.causes import explain_layers, placed
 from tipchain.live.layers import judge, tell_one_sided, untold
-from tipchain.live.report import REACH
+from tipchain.live.report import BLUNT
 from tipchain.live.request import MODES, RANDOM, LiveRequest
 from tipchain.live.results import LiveResults
 from tipchain.numbers.tolerance import SAME_SINGLE
@@ -123,7 +124,9 @@ def _judge_single(asked: LiveRequest, results: LiveResults, located: Located) ->
     if located.port.draws.made:
         return
     measured = single_outputs(located, *told.made)
-    results.report.numbers[REACH] = SINGLE_LIMIT * max((one.reference or 0.0 for one in measured), default=0.0)
+    errors = [one.reference or 0.0 for one in measured]
+    if errors and isfinite(max(errors)):  # of the output that rounds least: a wild one excuses no other
+        results.reach = min(SINGLE_LIMIT * min(errors), BLUNT)
     coarse = [one for one in measured if classify([one])[0] is Closeness.LOWER_PRECISION]
     if coarse:
         _locate_again(asked, results, asked.inputs, "in float32", training=asked.training, single=True)

@@ -128,8 +128,8 @@ def _pair(what: str, expected: Array, actual: Array) -> list[Histogram]:
 
 LINES = 20
 """Lines that the text of a report has at most."""
-REACH = "reach of rounding"
-"""Among a report's numbers: how far rounding in float32 may move the outputs, as a share of them."""
+BLUNT = 0.1
+"""The reach at most: where rounding is a tenth of an output, its numbers in float32 tell nothing."""
 MOST_CAUSES = 3
 """Causes that this text has at most."""
 
@@ -155,6 +155,7 @@ class AlignmentReport:
         origin: the models, the date and the commit: ``reference``, ``port``, ``date``, ``commit``.
         notes: actions before the comparison, such as copying weights.
         uncompared: what could not be compared, and no other check covers, each with its reason.
+        reach: how far rounding in float32 may move the outputs, as a share of them.
     """
 
     stages: dict[str, Outcome]
@@ -172,6 +173,7 @@ class AlignmentReport:
     origin: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     uncompared: list[str] = field(default_factory=list)
+    reach: float = 0.0
 
     @property
     def passed(self) -> bool:

@@ -24,6 +24,7 @@ class LiveResults:
         report: what was found.
         first: the first layer at fault.
         of_runs: verdicts of runs of their own, whose causes are told already.
+        reach: the report's.
     """
 
     pace: Pace
@@ -31,6 +32,7 @@ class LiveResults:
     report: AlignmentReport = field(default_factory=lambda: AlignmentReport(stages={}))
     first: LayerVerdict | None = None
     of_runs: list[LayerVerdict] = field(default_factory=list)
+    reach: float = 0.0
 
     def end(self, stage: str, outcome: Outcome, reason: str) -> None:
         """Note the outcome of a stage."""

@@ -161,7 +161,19 @@ CLOCK_S = 0.05
 UNHEARD = frozenset({"av", "cv2", "h5py", "safetensors.torch", "torchaudio", "torchcodec"})
 """Modules whose compiled code opens files without a word to Python."""
 HEARD = frozenset(
-    {"PIL", "charset_normalizer", "numpy", "psutil", "safetensors", "scipy", "sklearn", "torch", "torchvision", "yaml"}
+    {
+        "PIL",
+        "charset_normalizer",
+        "msgspec",
+        "numpy",
+        "psutil",
+        "safetensors",
+        "scipy",
+        "sklearn",
+        "torch",
+        "torchvision",
+        "yaml",
+    }
 )
 """Packages with compiled code that Python hears of opening files, but where the user's code has `SILENT` words. Of others that is unknown."""
 SILENT = re.compile(

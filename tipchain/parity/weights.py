@@ -362,7 +362,8 @@ def keys_of(case: Case, train_data: Path) -> dict[str, str]:
         "dataset_args": repr(dict(case.data.args)) if from_data else None,
         "data": data_digest(train_data, case.data.set) if from_data else None,
     }
-    converters = sorted((Path(tipchain.__file__).parent / "weights").glob("*.py"))
+    package = Path(tipchain.__file__).parent
+    converters = sorted(path for room in ("weights", "facts") for path in (package / room).glob("*.py"))
     paddle_recipe = {
         **torch_recipe,
         "paddle": _identity(case, "paddle"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -24,7 +25,8 @@ from tipchain.report.lines import corrected_line
 RAISED = re.compile(r"(?P<file>[^:\s][^:\n]*\.py):(?P<line>\d+): (?P<error>\w+): (?P<message>[^\n]*)")
 """An error of a user's code, as a verdict gives its reason: where, its class, its message."""
 CALLER = re.compile(r"([^:,\s]+\.py):\d+")
-KEYWORD = re.compile(r"(?:(\w+)\.)?(\w+)\(\) got an unexpected keyword argument '(\w+)'")
+KEYWORD = re.compile(r"(?:(\w+)\.)?(\w+)\(\) (?:got an|received) unexpected keyword argument '(\w+)'")
+PROMOTION = re.compile(r"Type promotion only support.* data type x: (\w+), y: (\w+)")
 ATTRIBUTE = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
 MODULE = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'")
 NO_TENSOR = re.compile(r"(\w+)\(\): argument '\w+' \(position (\d)\) must be Tensor, but got (?:float|int)")
@@ -49,6 +51,8 @@ PLACES = (
     "paddle.nn",
 )
 """Modules of Paddle's; those with torch's meaning of a name come first."""
+ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
+"""Expressions that need no parentheses anywhere."""
 SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
 """Statements that hold no others."""
 
@@ -86,7 +90,7 @@ class PortFile:
     def of(cls, file: Path) -> PortFile | None:
         """Return a file; None where it cannot be read or parsed."""
         try:
-            text = file.read_text(encoding="utf-8")
+            text = file.read_bytes().decode()
             return cls(file=file, text=text, tree=ast.parse(text))
         except (OSError, SyntaxError, UnicodeDecodeError):
             return None
@@ -105,8 +109,22 @@ class PortFile:
         statement = self.statement(line)
         return [one for one in ast.walk(statement) if isinstance(one, kind)] if statement is not None else []
 
-    def replaced(self, *changes: tuple[ast.AST, ast.AST | str]) -> Rewrite:
-        """Return the file with nodes replaced, which do not overlap."""
+    @property
+    def _first(self) -> ast.stmt:
+        """The first statement after docstring and ``__future__``."""
+        rest = (
+            one for one in self.tree.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+        )
+        return next(one for one in rest if not (isinstance(one, ast.ImportFrom) and one.module == "__future__"))
+
+    @property
+    def _imported(self) -> set[str]:
+        """Names of modules that the file imports as they are called."""
+        imports = (one for one in self.tree.body if isinstance(one, ast.Import))
+        return {each.name for one in imports for each in one.names if each.asname is None}
+
+    def replaced(self, *changes: tuple[ast.AST, ast.AST | str], imports: AbstractSet[str] = frozenset()) -> Rewrite:
+        """Return the file with nodes replaced, which do not overlap; it imports Paddle if what is written reads it."""
         data = self.text.encode()
         starts = [0]
         for line in data.splitlines(keepends=True):
@@ -117,6 +135,10 @@ class PortFile:
             place: ast.expr | ast.stmt = node  # type: ignore[assignment]  # what is replaced has a place
             end = starts[(place.end_lineno or place.lineno) - 1] + (place.end_col_offset or 0)
             spans.append((starts[place.lineno - 1] + place.col_offset, end, written))
+        if any("paddle." in written for *_, written in spans):
+            imports = {*imports, "paddle"}
+        at = starts[min(one.lineno for one in (self._first, *getattr(self._first, "decorator_list", ()))) - 1]
+        spans += [(at, at, f"import {name}\n") for name in imports - self._imported]
         for start, end, written in sorted(spans, reverse=True):
             data = data[:start] + written.encode() + data[end:]
         return Rewrite(file=self.file, before=self.text, after=data.decode())
@@ -169,9 +191,9 @@ def of_error(reason: str) -> Iterator[Rewrite]:
     if told is not None:
         files = dict.fromkeys([found["file"], *CALLER.findall(reason[found.end() :])])
         sources = list(filter(None, (PortFile.of(Path(one)) for one in files)))
-        yield from _as_torch(sources, told[1] or "")
-        made = told[2] == "__init__"
-        raised_by = (told[1] or "") if made else told[2]
+        made = told[2] == "__init__" or told[2][:1].isupper()
+        raised_by = (told[1] or "") if told[2] == "__init__" else told[2]
+        yield from _as_torch(sources, raised_by if made else told[1] or "")
         yield from _keywords(sources if made else [source], line, raised_by, told[3], made=made)
     elif found["error"] == "AttributeError" and (told := ATTRIBUTE.search(message)):
         if told[1] in ("float", "int"):
@@ -180,14 +202,14 @@ def of_error(reason: str) -> Iterator[Rewrite]:
     elif "'NoneType' object is not callable" in message or MODULE.search(message):
         yield from _lacking(source, line)
         if module := MODULE.search(message):
-            yield from _imported(source, f"{module[1]}.{module[2]}")
+            yield from _importing(source, f"{module[1]}.{module[2]}")
     elif no_tensor := NO_TENSOR.search(message):
         yield from _as_tensor(source, line, no_tensor[1].removeprefix("elementwise_"), int(no_tensor[2]))
     elif "cast to ParamAttr" in message:
         for call in source.nodes(line, ast.Call):
             yield from _as_torch([source], _made(call))
-    elif "Type promotion only support" in message:
-        yield from _promoted(source, line)
+    elif promotion := PROMOTION.search(message):
+        yield from _promoted(source, line, promotion[1], promotion[2])
     elif "matmul" in message:
         yield from _not_turned(source, line)
     elif found["error"] == "NameError" and "'torch'" in message:
@@ -199,7 +221,8 @@ def _as_torch(sources: list[PortFile], name: str) -> Iterator[Rewrite]:
     row = _row(name)
     wanted = next((f"paddle.compat.nn.{one}" for one in row.classes[0]), "") if row is not None else ""
     for source in sources if wanted and _value(wanted) is not None else ():
-        made = (one.func for one in ast.walk(source.tree) if isinstance(one, ast.Call) and _last(one.func) == name)
+        calls = (one for one in ast.walk(source.tree) if isinstance(one, ast.Call) and _last(one.func) == name)
+        made = (one.func for one in calls if not any((each.arg or "").endswith("_attr") for each in one.keywords))
         changes: list[tuple[ast.AST, ast.AST | str]] = [(one, wanted) for one in made if ast.unparse(one) != wanted]
         if changes:
             yield source.replaced(*changes)
@@ -290,19 +313,11 @@ def _attributes(source: PortFile, line: int, owner: str, name: str) -> Iterator[
             yield source.replaced(*_outermost(changes))
 
 
-def _imported(source: PortFile, name: str) -> Iterator[Rewrite]:
+def _importing(source: PortFile, name: str) -> Iterator[Rewrite]:
     """Yield a file that imports a module of which it reads names, where there is such a module."""
     with suppress(ImportError):
         if find_spec(name) is not None:
-            yield source.replaced(_importing(source, name))
-
-
-def _importing(source: PortFile, name: str) -> tuple[ast.AST, str]:
-    """Return the first import of a file, and what imports a module besides."""
-    first = next(one for one in source.tree.body if isinstance(one, ast.Import | ast.ImportFrom))
-    lines = [f"import {name}", ast.unparse(first)]
-    future = isinstance(first, ast.ImportFrom) and first.module == "__future__"
-    return first, "\n".join(reversed(lines) if future else lines)
+            yield source.replaced(imports={name})
 
 
 def _as_tensor(source: PortFile, line: int, function: str, position: int) -> Iterator[Rewrite]:
@@ -318,20 +333,21 @@ def _as_tensor(source: PortFile, line: int, function: str, position: int) -> Ite
             yield source.replaced((operands[position], f"paddle.to_tensor({ast.unparse(operands[position])})"))
 
 
-def _promoted(source: PortFile, line: int) -> Iterator[Rewrite]:
-    """Yield a statement with one operand cast to the other's dtype: Paddle promotes no integers to floats."""
+def _promoted(source: PortFile, line: int, left: str, right: str) -> Iterator[Rewrite]:
+    """Yield a statement with an operand of integers cast to the other's dtype: Paddle promotes none to floats."""
     for node in source.nodes(line, ast.BinOp):
-        for one, other in ((node.left, node.right), (node.right, node.left)):
-            dtype = ast.Attribute(value=other, attr="dtype", ctx=ast.Load())
-            cast = ast.Attribute(value=one, attr="astype", ctx=ast.Load())
-            yield source.replaced((one, ast.Call(func=cast, args=[dtype], keywords=[])))
+        one, dtype = (node.right, left) if "float" in left else (node.left, right)
+        cast = ast.Attribute(value=one, attr="astype", ctx=ast.Load())
+        yield source.replaced((one, ast.Call(func=cast, args=[ast.Constant(dtype)], keywords=[])))
 
 
 def _not_turned(source: PortFile, line: int) -> Iterator[Rewrite]:
     """Yield a statement without the transpose of a matrix: that of Paddle's Linear is the transpose of torch's already."""
     for node in source.nodes(line, ast.Attribute):
         if node.attr in ("T", "mT"):
-            yield source.replaced((node, node.value))
+            yield source.replaced(
+                (node, node.value if isinstance(node.value, ATOMS) else f"({ast.unparse(node.value)})")
+            )
 
 
 def _names(source: PortFile) -> Iterator[Rewrite]:
@@ -341,15 +357,14 @@ def _names(source: PortFile) -> Iterator[Rewrite]:
         name = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
         if name.startswith("torch."):
             module, _, last = name.partition(".")[2].rpartition(".")
-            row = _row(last)
+            row = _row(last) if last[:1].isupper() else None
             as_torch = ".".join(filter(None, ("paddle.compat", module, last)))
             plain = ".".join(filter(None, ("paddle", module, row.classes[1][0] if row is not None else last)))
             wanted = as_torch if isinstance(_value(as_torch), type) else plain
             if _value(wanted) is not None:
                 changes.append((node, wanted))
     if changes:
-        known = any(isinstance(one, ast.Import) and one.names[0].name == "paddle" for one in source.tree.body)
-        yield source.replaced(*_outermost(changes), *([] if known else [_importing(source, "paddle")]))
+        yield source.replaced(*_outermost(changes))
 
 
 # A port that differs: what the cause says to write.
@@ -434,7 +449,9 @@ def _operator(source: PortFile, line: int, present: str, wanted: str) -> Iterato
     """Yield a statement with another operator."""
     for node in source.nodes(line, ast.BinOp):
         if wanted in OPERATORS and isinstance(node.op, OPERATORS.get(present, ())):
-            yield source.replaced((node, ast.BinOp(left=node.left, op=OPERATORS[wanted](), right=node.right)))
+            written = ast.unparse(ast.BinOp(left=node.left, op=OPERATORS[wanted](), right=node.right))
+            sums = isinstance(node.op, ast.Add | ast.Sub) and wanted in ("add", "subtract")
+            yield source.replaced((node, written if sums else f"({written})"))
 
 
 def _as_reference(
