@@ -124,7 +124,7 @@ def mends(before: RunReport, after: RunReport, edit: Rewrite) -> bool:
     error, left = error_of(before), error_of(after)
     if error:
         return _event(error) != _event(left) and not _is_of(left, error, edit) and "name 'paddle' is not" not in left
-    if left or any(one.outcome is Outcome.ERROR for one in after.verdicts):
+    if any(one.outcome is Outcome.ERROR for one in after.verdicts):
         return False
     failed, still = (sum(one.outcome is Outcome.FAIL for one in report.verdicts) for report in (before, after))
     first = [_said(one.message) for one in before.diagnoses[:1]]
