@@ -86,6 +86,19 @@ def test_a_torch_file_becomes_a_port_that_is_proved(here, capsys):
 
 
 @pytest.mark.frameworks
+@pytest.mark.usefixtures("forked")
+def test_a_port_that_differs_is_told_with_its_edit(here, capsys):
+    (here / "my" / "layers.py").write_text(LAYERS.replace("eps=0.001, ", ""))
+    assert main(PORT) == ExitCode.FAILED
+    told = " ".join(capsys.readouterr().out.split())
+    port = (here / "my_paddle" / "layers.py").read_text().splitlines()
+    line = next(number for number, text in enumerate(port, 1) if "norm(width)" in text)
+    assert re.search(rf"my_paddle/layers.py +\d+/\d+ +0 +differs at line {line} ", told)
+    assert f"edit of the first difference: my_paddle/layers.py:{line}: pass `momentum=0.99` to `block.body.1`" in told
+
+
+@pytest.mark.frameworks
+@pytest.mark.usefixtures("forked")
 def test_a_source_runs_under_paddle_as_a_port_of_itself(here, capsys):
     """Two files of one package, each of which has torch on one side and Paddle on the other, in one process, too."""
     text = NET.replace("self.block(x)", "torch.cat([torch.relu(x), self.block(Twice()(x))], dim=1)[:, 3:]")
@@ -106,6 +119,7 @@ def test_a_source_runs_under_paddle_as_a_port_of_itself(here, capsys):
 
 
 @pytest.mark.frameworks
+@pytest.mark.usefixtures("forked")
 def test_what_paddles_compat_layer_lacks_is_told_with_its_line(here, capsys):
     assert main([*PORT, "--compat"]) == ExitCode.FAILED
     line = next(number for number, text in enumerate(LAYERS.splitlines(), 1) if "nn.BatchNorm2d" in text)

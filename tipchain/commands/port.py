@@ -11,7 +11,7 @@ from tipchain.commands import align
 from tipchain.commands.init import SHAPE, add_reference, check_free, read_input, short_case, shown, try_sides
 from tipchain.commands.options import Parser, add_options, add_report_arguments, check_targets, text_stream
 from tipchain.core.files import atomic_write, root_of_callables, writing
-from tipchain.core.language import say, table
+from tipchain.core.language import fold, say, table, terminal_width
 from tipchain.core.progress import Progress
 from tipchain.errors import ExitCode, UsageError
 
@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _table(converted: Mapping[str, ConvertedModule], out: Path, report: RunReport) -> list[str]:
-    """Return a row for each module of the port, with what is told of it, and the lines that paconvert left open."""
+    """Return a row for each module of the port, the edit of the first difference, and the lines that paconvert left open."""
     modules = {shown(out / path): one for path, one in converted.items() if one.uses}
     rows = [("FILE", "CONVERTED", "OPEN", "VERDICT")]
     rows += [
@@ -106,7 +106,13 @@ def _table(converted: Mapping[str, ConvertedModule], out: Path, report: RunRepor
         for file, one in modules.items()
     ]
     lines = [f"{file}:{number}: {text}" for file, one in modules.items() for number, text in one.left_open]
-    return [*table(rows), *([say("left open by paconvert:"), *lines] if lines else []), ""]
+    cause = report.cause
+    if cause is not None and cause.place is not None and cause.fix:
+        edit = f"edit of the first difference: {cause.place.file}:{cause.place.line}: {cause.fix}"
+        rest = [fold(say(edit), terminal_width())]
+    else:
+        rest = []
+    return [*table(rows), *rest, *([say("left open by paconvert:"), *lines] if lines else []), ""]
 
 
 def _verdict(file: Path, report: RunReport) -> str:
