@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
+import subprocess
 import sys
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
-
-from tipchain.frameworks import base  # noqa: E402
 
 pytestmark = [
     pytest.mark.frameworks,
@@ -32,28 +30,25 @@ def build():
 def loss():
     return torch.nn.CrossEntropyLoss()
 """
+ASK = """
+import inspect, sys
+from pathlib import Path
+import torch, paddle
+from tipchain.frameworks.base import resolve
 
-
-@pytest.fixture
-def made(tmp_path, monkeypatch):
-    """Builds what a module of both sides names, each time anew."""
-    (tmp_path / "compat_net.py").write_text(NET)
-    monkeypatch.setattr(base, "_imports", base._OwnImports())
-    monkeypatch.setattr(sys, "path", [*sys.path])
-
-    def make(side, name):
-        return base.resolve(f"compat_net:{name}", tmp_path, side, compat=side == "paddle")()
-
-    yield make
-    for name in [one for one in sys.modules if one.startswith("compat_net")]:
-        del sys.modules[name]
+for name in ("build", "loss", "build"):
+    for side in sys.argv[1:]:
+        made = resolve(f"net:{name}", Path.cwd(), side, compat=side == "paddle")()
+        assert isinstance(made, torch.nn.Module if side == "torch" else paddle.nn.Layer), (side, name)
+assert sys.modules["torch"] is torch
+assert sys.modules["inspect"] is inspect, "torch has changed it, but it is Python's"
+"""
 
 
 @pytest.mark.parametrize("order", [("torch", "paddle"), ("paddle", "torch")])
-def test_each_side_keeps_its_framework_however_often_it_is_asked(made, order):
-    for name in ("build", "loss", "build"):
-        for side in order:
-            kind = torch.nn.Module if side == "torch" else paddle.nn.Layer
-            assert isinstance(made(side, name), kind), (side, name)
-    assert sys.modules["torch"] is torch
-    assert sys.modules["inspect"] is inspect, "torch has changed it, but it is Python's"
+def test_each_side_keeps_its_framework_however_often_it_is_asked(tmp_path, order):
+    (tmp_path / "net.py").write_text(NET)
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, *order], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

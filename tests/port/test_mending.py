@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 
 import pytest
 
 from tipchain.errors import Outcome, UsageError
 from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.numbers.verdicts import Verdict
-from tipchain.port.mending import Mending
+from tipchain.port.mending import Mending, _write
 from tipchain.report.model import RunReport
 
 PORT = "import paddle\nact = paddle.nn.GELU(approximate=False)\nnorm = paddle.nn.LayerNorm(8, epsilon=1e-5)\n"
@@ -70,6 +72,21 @@ def test_a_port_that_raises_in_train_mode_alone_is_mended(port):
     mending = Mending(root=port.parent, align=align, ask=lambda _: True)
     assert int(mending.mend(align()).exit_code) == 0
     assert "noise.divide_(paddle.to_tensor(0.8))" in port.read_text()
+
+
+def test_no_bytecode_of_an_earlier_text_is_run(port):
+    def align():
+        code = "import port; print(port.act)"
+        return subprocess.run(
+            [sys.executable, "-c", code], cwd=port.parent, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    port.write_text("act = 1\n")
+    assert align() == "1"
+    written = port.stat()
+    _write(port, "act = 2\n")
+    os.utime(port, ns=(written.st_atime_ns, written.st_mtime_ns))  # within the same second
+    assert align() == "2"
 
 
 def test_an_edit_that_mends_nothing_is_put_back(port):

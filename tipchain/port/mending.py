@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from difflib import unified_diff
+from importlib.util import cache_from_source
 from pathlib import Path
 
 from tipchain.core.files import atomic_write, git
@@ -60,17 +61,17 @@ class Mending:
                     self.kept.append(edit)
                     report = after
                     break
-                atomic_write(edit.file, edit.before)
+                _write(edit.file, edit.before)
             else:
                 return report
         return report
 
     def _tried(self, edit: Rewrite) -> RunReport:
-        atomic_write(edit.file, edit.after)
+        _write(edit.file, edit.after)
         try:
             return self.align()
         except BaseException:
-            atomic_write(edit.file, edit.before)
+            _write(edit.file, edit.before)
             raise
 
     def _edits(self, report: RunReport) -> Iterator[Rewrite]:
@@ -106,6 +107,12 @@ class Mending:
         name = str(edit.file.relative_to(self.root) if edit.file.is_relative_to(self.root) else edit.file)
         before, after = edit.before.splitlines(), edit.after.splitlines()
         return "\n".join(unified_diff(before, after, name, name, lineterm="", n=1))
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a file, and drop its bytecode, which Python takes for that of a text of equal length from the same second."""
+    atomic_write(file, text)
+    Path(cache_from_source(str(file))).unlink(missing_ok=True)
 
 
 def _takes_torch(text: str) -> bool:
