@@ -71,6 +71,12 @@ def _padding_index(layer: Model, _shape: Shape | None) -> object:
     return index if index is None or index >= 0 else index + held(layer, "num_embeddings", "_num_embeddings")
 
 
+def _padding_row(layer: Model, shape: Shape | None) -> object:
+    """Return torch's row for the index of padding: the row as it is, where Paddle gives zeros whatever it holds."""
+    index = _padding_index(layer, shape)
+    return UNTOLD if index is None or not bool(layer.weight[index].any()) else "its row"
+
+
 def _norm_type(layer: Model, _shape: Shape | None) -> Setting:
     return UNTOLD if held(layer, "max_norm", "_max_norm") is None else held(layer, "norm_type", "_norm_type")
 
@@ -90,11 +96,7 @@ VALUES = (
         Trait(
             "output at padding_idx",
             named="padding-row",
-            read=lambda layer, shape: (
-                "its row"
-                if (at := _padding_index(layer, shape)) is not None and bool(layer.weight[at].any())
-                else UNTOLD
-            ),
+            read=_padding_row,
             read_paddle=lambda layer, shape: UNTOLD if _padding_index(layer, shape) is None else "zeros",
             lacking="pass `padding_idx=None` and stop the row's gradient",
             measured=True,

@@ -56,15 +56,7 @@ def _convolution(axes: int, *, transposed: bool) -> LayerKind:
     if transposed:
         properties.append(Trait("output_padding", form=_sizes(axes), write=write_sizes))
     else:
-        properties.append(
-            Trait(
-                "padding_mode",
-                read=lambda layer, shape: layer.padding_mode if _padded(_torch_pads(layer, shape)) else UNTOLD,
-                read_paddle=lambda one, shape: (
-                    held(one, "_padding_mode") if _padded(_paddle_conv_pads(one, shape)) else UNTOLD
-                ),
-            )
-        )
+        properties.append(Trait("padding_mode", read=_torch_mode, read_paddle=_paddle_mode))
     paddle, storage = f"Conv{axes}D{'Transpose' if transposed else ''}", CONV_TRANSPOSE if transposed else CONV
     return row(name, *properties, paddle=(paddle,), storage=storage)
 
@@ -96,6 +88,14 @@ def _paddle_dilation(layer: Model, _shape: Shape | None) -> object:
 def _reaching(dilation: Setting, kernel: Setting) -> Setting:
     """Return a dilation, 1 where the kernel has one element only."""
     return tuple(1 if length == 1 else step for step, length in zip(dilation, kernel, strict=True))
+
+
+def _torch_mode(layer: Model, shape: Shape | None) -> object:
+    return layer.padding_mode if _padded(_torch_pads(layer, shape)) else UNTOLD
+
+
+def _paddle_mode(layer: Model, shape: Shape | None) -> Setting:
+    return layer._padding_mode if _padded(_paddle_conv_pads(layer, shape)) else UNTOLD  # noqa: SLF001
 
 
 def _padded(pads: Setting) -> bool:
