@@ -135,7 +135,7 @@ def align_case(
     """Align the case that ``args`` names; without ``stages`` all that the case and the mode have.
 
     What ``show`` makes of the folder of dumps is printed before the verdict, in place of each stage as it is judged.
-    With ``fix`` the port is mended first.
+    With ``fix`` a port that fails is mended, and aligned once more.
     """
     from tipchain.report.write import write_report
 

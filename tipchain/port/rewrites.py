@@ -403,9 +403,12 @@ def of_cause(cause: Diagnosis, as_paddle: Callable[[Path], ast.Module | None]) -
 def _corrected(source: PortFile, line: int, fix: str) -> Iterator[Rewrite]:
     """Yield the file with the corrected line that a report shows."""
     lines = source.text.splitlines(keepends=True)
-    corrected = corrected_line(fix, lines[line - 1].rstrip("\r\n")) if line <= len(lines) else None
+    if line > len(lines):
+        return
+    present = lines[line - 1].rstrip("\r\n")
+    corrected = corrected_line(fix, present)
     if corrected is not None:
-        lines[line - 1] = f"{corrected}\n"
+        lines[line - 1] = corrected + lines[line - 1][len(present) :]
         yield Rewrite(file=source.file, before=source.text, after="".join(lines))
 
 

@@ -115,9 +115,8 @@ def load_torch_weights(model: Model, path: Path) -> dict[str, Tensor]:
     """
     state, own = read_torch_state(path), model.state_dict()
     given: Json = OrderedDict(state)
-    if state.keys() == own.keys() and hasattr(
-        own, "_metadata"
-    ):  # versions of layers, without which some refuse to load
+    # The versions of layers, without which some refuse to load.
+    if state.keys() == own.keys() and hasattr(own, "_metadata"):
         given.__dict__.update(own.__dict__)
     try:
         model.load_state_dict(given, strict=True)
