@@ -125,6 +125,51 @@ def test_a_module_that_looks_names_up_is_taken_whole(tmp_path):
     assert "def small" in written["net.py"]
 
 
+def test_what_is_reached_of_a_library_that_needs_torch_is_converted(tmp_path, monkeypatch):
+    pytest.importorskip("paconvert")
+    site = tmp_path / "site-packages"
+    for path, text in {
+        "needs_torch-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: needs_torch\nVersion: 1.0\nRequires-Dist: torch>=2\n",
+        "needs_torch/__init__.py": "from .ops import Frozen\n",
+        "needs_torch/ops.py": "import torch\n\nclass Frozen(torch.nn.Module):\n    pass\n\ndef other():\n    return missing\n",
+        "needs_torch/graphs.py": "import torch\n\nclass Tracer(torch.fx.Tracer):\n    pass\n",
+        "torchvision-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: torchvision\nVersion: 1.0\nRequires-Dist: torch\n",
+        "torchvision/__init__.py": "",
+        "torchvision/ops/__init__.py": "def nms():\n    return 1\n",
+        "free-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: free\nVersion: 1.0\nRequires-Dist: torch; extra == 'torch'\n",
+        "free/__init__.py": "def rearranged(x):\n    return x\n",
+    }.items():
+        (site / path).parent.mkdir(parents=True, exist_ok=True)
+        (site / path).write_text(text)
+    (tmp_path / "net.py").write_text(
+        "from free import rearranged\nfrom needs_torch import Frozen, graphs\nfrom torchvision.ops import nms\n"
+        "try:\n    from needs_torch.graphs import Tracer\nexcept ImportError:\n    Tracer = None\n\n"
+        "def build():\n    return Frozen, rearranged, nms, Tracer, graphs\n"
+    )
+    monkeypatch.syspath_prepend(site)
+    written = Sources.of("net:build", tmp_path).written("port")
+    assert "from port.needs_torch.ops import Frozen" in written["net.py"]
+    assert "class Frozen" in written["needs_torch/ops.py"]
+    assert "other" not in written["needs_torch/ops.py"]
+    for kept in (
+        "from free import rearranged",
+        "from needs_torch import graphs",  # a module whole
+        "from torchvision.ops import nms",  # paconvert knows Paddle's
+        "    from needs_torch.graphs import Tracer",  # only tried
+    ):
+        assert kept in written["net.py"]
+
+
+def test_a_table_of_all_names_of_a_module_is_not_filled(tmp_path):
+    (tmp_path / "net.py").write_text(
+        "import sys\n\nFOUND = {}\n\ndef register(name, *given):\n    FOUND[name] = [getattr(sys.modules[name], one) for one in given]\n\n"
+        "def other():\n    return 2\n\n@register\ndef build():\n    return FOUND\n\nregister(__name__, 'other')\n"
+    )
+    written = Sources.of("net:build", tmp_path).written("port")["net.py"]
+    assert "@register" in written
+    assert "__name__" not in written
+
+
 @pytest.mark.parametrize(
     ("spec", "said"),
     [("nowhere:build", "no module nowhere"), ("net:absent", "binds no 'absent'"), ("wrong:build", "wrong.py:1: ")],

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import ast
-import re
-import subprocess
-import sys
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -20,9 +16,6 @@ FITTING = "3.2"
 """Releases of paconvert that write names which Paddle 3.3 has. 3.3.1 writes ``paddle.nn.Module``, which it has not."""
 OPEN = ">>>>>>"
 """What paconvert writes before a line that it left open."""
-COUNT = re.compile(r"There are (\d+) Pytorch APIs in this Project:\s+(\d+) ")
-WORKERS = 2
-"""Files that are converted at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,25 +57,33 @@ def convert(sources: Mapping[str, str]) -> dict[str, ConvertedModule]:
         sources: of torch, by their paths.
 
     Raises:
-        UsageError: paconvert ended with an error.
+        UsageError: paconvert raised.
     """
-    with ThreadPoolExecutor(WORKERS) as pool:
-        return dict(zip(sources, pool.map(_convert, sources, sources.values()), strict=True))
+    return {path: _convert(path, source) for path, source in sources.items()}
+
+
+def converts(name: str) -> bool:
+    """Tell whether paconvert knows what Paddle calls a thing of a library other than torch."""
+    from paconvert.global_var import GlobalManager
+
+    return name in GlobalManager.API_MAPPING
 
 
 def _convert(path: str, source: str) -> ConvertedModule:
     if not source.strip():
         return ConvertedModule(source=source, uses=0, converted=0, left_open=())
+    from paconvert.converter import Converter
+    from paconvert.utils import UtilsFileHelper
+
     with TemporaryDirectory(prefix="tipchain-port-") as folder:
         given, made = Path(folder, "given.py"), Path(folder, "made.py")
         given.write_text(source, encoding="utf-8")
-        words = [sys.executable, "-m", "paconvert.main", "--in_dir", str(given), "--out_dir", str(made)]
-        words += ["--log_dir", "disable"]
-        process = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
-        counts = COUNT.search(process.stdout + process.stderr)
-        if process.returncode or counts is None or not made.is_file():
-            last = (process.stderr.strip() or process.stdout.strip()).splitlines()[-1:]
-            raise UsageError(f"{path}: paconvert ended with {process.returncode}: {' '.join(last)}")
+        UtilsFileHelper().fileName = str(made)  # there is one for all files; it keeps the first one's name
+        converter = Converter(log_dir="disable", log_level="ERROR")
+        try:
+            converted, left = converter.run(str(given), str(made))
+        except Exception as error:
+            raise UsageError(f"{path}: paconvert raised {type(error).__name__}: {error}") from error
         text = made.read_text(encoding="utf-8")
     lines = [line.replace(OPEN, "", 1) for line in text.splitlines()]
     left_open = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.lstrip().startswith(OPEN)]
@@ -93,8 +94,8 @@ def _convert(path: str, source: str) -> ConvertedModule:
         left_open.append((error.lineno or 1, error.text or ""))
     return ConvertedModule(
         source=written,
-        uses=int(counts[1]),
-        converted=int(counts[2]),
+        uses=converted + left,
+        converted=converted,
         left_open=tuple((number, line.replace(OPEN, "").strip()) for number, line in left_open),
     )
 

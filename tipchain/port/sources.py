@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
 from pathlib import Path
 
 from tipchain.errors import UsageError
+from tipchain.port.convert import converts
 
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 """Folders of installed packages: beside a user's own package there, the others are not the user's."""
@@ -52,6 +55,16 @@ class Module:
             for name in dict.fromkeys(_bound_by(statement)):
                 found.setdefault(name, []).append(number)
         return found
+
+    @cached_property
+    def tried(self) -> set[ast.AST]:
+        """What stands in ``try`` statements."""
+        return {one for node in ast.walk(self.tree) if isinstance(node, ast.Try) for one in ast.walk(node)}
+
+    @property
+    def top(self) -> str:
+        """The package of all."""
+        return self.name.partition(".")[0]
 
     @property
     def package(self) -> str:
@@ -114,13 +127,36 @@ class Sources:
                 sources._reach(*sources.pending.pop())
         return sources
 
+    def is_own(self, top: str) -> bool:
+        """Tell whether a package is the user's."""
+        return top == self.top or not (INSTALLED & set(self.root.parts) or _needs_torch(top))
+
+    def source(self, module: Module, node: ast.ImportFrom, name: str) -> Module | None:
+        """Return the module to convert that an import takes a name from; None where the import stays as it is.
+
+        Of a library that needs torch, definitions are converted, too; but not what paconvert itself converts, whole modules,
+        and what code only tries to import.
+        """
+        base = module.base(node)
+        top = base.partition(".")[0]
+        if top != module.top and not self.is_own(top):
+            full = f"{base}.{name}"
+            if node in module.tried or converts(full) or self.module(full) is not None:
+                return None
+        return self.module(base)
+
     def module(self, name: str) -> Module | None:
-        """Return a module of the user's; None of any other."""
+        """Return a module of the user's, or of a library that needs torch; None of any other."""
         if name in self.modules:
             return self.modules[name]
-        if name.partition(".")[0] != self.top and INSTALLED & set(self.root.parts):
+        top = name.partition(".")[0]
+        if self.is_own(top):
+            root = self.root
+        elif _needs_torch(top):
+            root = folder_of(top, self.root)
+        else:
             return None
-        place = self.root.joinpath(*name.split("."))
+        place = root.joinpath(*name.split("."))
         file = next((one for one in (place / "__init__.py", place.with_suffix(".py")) if one.is_file()), None)
         if file is None:
             return None
@@ -156,8 +192,8 @@ class Sources:
         for number in reversed(module.bound.get(name, ())):
             statement = module.tree.body[number]
             if isinstance(statement, ast.ImportFrom):
-                base = self.module(module.base(statement))
                 alias = next(one for one in statement.names if (one.asname or one.name) == name)
+                base = self.source(module, statement, alias.name)
                 if base is not None and base is not module and (alias.name in base.bound or any(self._starred(base))):
                     return self.definer(base, alias.name)
             return module, name
@@ -175,8 +211,8 @@ class Sources:
                     continue
                 alias = next(one for one in node.names if (one.asname or one.name.partition(".")[0]) == name)
                 if isinstance(node, ast.Import):
-                    return ast.Import(names=[alias]) if self.module(alias.name) is None else None
-                if self.module(module.base(node)) is None:
+                    return ast.Import(names=[alias]) if self.whole(alias.name) is None else None
+                if self.source(module, node, alias.name) is None:
                     return ast.ImportFrom(module=node.module, names=[alias], level=node.level)
         return None
 
@@ -207,15 +243,13 @@ class Sources:
     def _reach_import(self, module: Module, node: ast.Import | ast.ImportFrom, only: set[str] | None) -> None:
         if isinstance(node, ast.Import):
             for one in node.names:
-                imported = self.module(one.name)
+                imported = self.whole(one.name)
                 if imported is not None:
                     self.need_all(imported)
             return
-        base = self.module(module.base(node))
-        if base is None:
-            return
         for one in node.names:
-            if only is not None and (one.asname or one.name) not in only:
+            base = self.source(module, node, one.name)
+            if base is None or (only is not None and (one.asname or one.name) not in only):
                 continue
             where, name = self.definer(base, one.name)
             if name in where.bound and self.foreign(where, name) is None:
@@ -238,6 +272,10 @@ class Sources:
             found, node = inner, outer
         return None
 
+    def whole(self, name: str) -> Module | None:
+        """Return the user's module that ``import`` names; None of a library's, which is never taken whole."""
+        return self.module(name) if self.is_own(name.partition(".")[0]) else None
+
     def _imported(self, module: Module, name: str) -> Module | None:
         """Return the user's module that a name of a module stands for; None where it is no module."""
         for number in module.bound.get(name, ()):
@@ -245,16 +283,16 @@ class Sources:
             if isinstance(statement, ast.Import):
                 for one in statement.names:
                     if (one.asname or one.name.partition(".")[0]) == name:
-                        return self.module(one.name if one.asname else name)
+                        return self.whole(one.name if one.asname else name)
             if isinstance(statement, ast.ImportFrom):
                 for one in statement.names:
                     if (one.asname or one.name) == name:
                         base = module.base(statement)
-                        own = self.module(base)
+                        own = self.source(module, statement, one.name)
                         bound = own is not None and own is not module and one.name in own.bound
                         if bound and own is not None:
                             return self._imported(own, one.name)
-                        return self.module(f"{base}.{one.name}")
+                        return self.whole(f"{base}.{one.name}")
         return None
 
     def _more(self) -> bool:
@@ -267,7 +305,7 @@ class Sources:
                     continue
                 read = {one.id for one in ast.walk(statement) if isinstance(one, ast.Name)} & set(module.bound)
                 imported = {name for name in read if name not in needed and self.foreign(module, name) is not None}
-                if read - imported and read - imported <= needed and not _is_main(statement):
+                if read - imported and read - imported <= needed and not _is_of_module(statement):
                     module.needed.add(number)
                     self.pending.append((module, statement))
                     more = True
@@ -374,7 +412,7 @@ class _Imports(ast.NodeTransformer):
     def visit_Import(self, node: ast.Import) -> ast.stmt | list[ast.stmt]:
         made: list[ast.stmt] = []
         for one in node.names:
-            if self.sources.module(one.name) is None:
+            if self.sources.whole(one.name) is None:
                 made.append(ast.Import(names=[one]))
             elif one.asname:
                 name = self.sources.renamed(one.name, self.package)
@@ -387,11 +425,12 @@ class _Imports(ast.NodeTransformer):
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.stmt | list[ast.stmt]:
         base = self.module.base(node)
-        own = self.sources.module(base)
-        if own is None:
-            return node
         made: list[ast.stmt] = []
         for one in node.names:
+            own = self.sources.source(self.module, node, one.name)
+            if own is None:
+                made.append(ast.ImportFrom(module=node.module, names=[one], level=node.level))
+                continue
             where, name = self.sources.definer(own, one.name)
             elsewhere = self.sources.foreign(where, name)
             bound = one.asname or one.name
@@ -411,6 +450,16 @@ class _Imports(ast.NodeTransformer):
         return made
 
 
+@cache
+def _needs_torch(top: str) -> bool:
+    """Tell whether an installed package other than torch cannot be had without it."""
+    try:
+        needed = requires(top) or []
+    except PackageNotFoundError:
+        return False
+    return any(re.match(r"torch(?![\w.-])", one) and "extra ==" not in one for one in needed)
+
+
 def packages_of(node: ast.AST) -> set[str]:
     """Return the top packages that an import takes from; none of another node."""
     if isinstance(node, ast.ImportFrom):
@@ -426,10 +475,9 @@ def _is_future(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
 
 
-def _is_main(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.If) and any(
-        isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(statement.test)
-    )
+def _is_of_module(statement: ast.stmt) -> bool:
+    """Tell whether a statement is of its module's name: a program's start, or an entry of all the module's names in a table."""
+    return any(isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(statement))
 
 
 def folder_of(module: str, root: Path) -> Path:
