@@ -278,3 +278,36 @@ def test_a_transpose_that_paddles_linear_has_already_is_left_out(port):
 def test_of_a_cause_without_a_place_nothing_is_written(port):
     told = Diagnosis(code="argument", port_path="", message="", evidence="", fix="pass `axis=1` to `softmax`")
     assert not list(of_cause(told, lambda _: None))
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "wanted"),
+    [
+        (
+            "class Norm(paddle.nn.BatchNorm2D):\n    def __init__(self):\n"
+            "        super().__init__(8, eps=1e-3, affine=False, track_running_stats=True)\n",
+            "TypeError: _BatchNormBase.__init__() got an unexpected keyword argument 'eps'",
+            ["super().__init__(8, epsilon=0.001, weight_attr=False, bias_attr=False)"],
+        ),
+        (
+            "class Head(paddle.nn.Linear):\n    def __init__(self, kind: paddle.nn.Linear = paddle.nn.Linear):\n"
+            "        kept = isinstance(self, paddle.nn.Linear), paddle.nn.Linear(2, 2, bias_attr=False)\n"
+            "        self.kind = kind or paddle.nn.Linear\n        self.kind(2, 2, device=None)\n",
+            "TypeError: paddle.nn.Linear() received unexpected keyword arguments 'device', 'dtype'.",
+            [
+                "def __init__(self, kind: paddle.nn.Linear = paddle.compat.nn.Linear):",
+                "self.kind = kind or paddle.compat.nn.Linear",
+            ],
+        ),
+        (
+            "mode = getattr(torch, 'compiler', None) or torch.float32\n",
+            "NameError: name 'torch' is not defined",
+            ["mode = getattr(paddle, 'compiler', None) or paddle.float32"],
+        ),
+    ],
+)
+def test_what_a_file_says_of_torch_is_written_in_one_edit(tmp_path, text, error, wanted):
+    file = tmp_path / "port.py"
+    file.write_text(f"import paddle\n{text}")
+    line = len(file.read_text().splitlines())
+    assert wanted in changed(of_error(f"{file}:{line}: {error}\n  in: the port (Paddle)"))

@@ -125,7 +125,7 @@ VALUES = (
             named="statistics",
             read=lambda layer, _: USUAL if _tracks(layer) else BATCH,
             read_paddle=_paddle_statistics,
-            write=lambda how: {USUAL: None, BATCH: False, RUNNING: True}[how],
+            write=lambda how: {USUAL: None, True: None, BATCH: False, False: False, RUNNING: True}[how],
         ),
         Trait(
             "act",

@@ -72,6 +72,11 @@ class Trait:
     lacking: str = ""
     measured: bool = False
 
+    @property
+    def respelled(self) -> bool:
+        """Whether Paddle spells a value otherwise."""
+        return self.write is not _as_is
+
     @cached_property
     def code(self) -> str:
         """The slug of a finding."""

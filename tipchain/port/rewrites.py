@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,7 +26,7 @@ from tipchain.report.lines import corrected_line
 RAISED = re.compile(r"(?P<file>[^:\s][^:\n]*\.py):(?P<line>\d+): (?P<error>\w+): (?P<message>[^\n]*)")
 """An error of a user's code, as a verdict gives its reason: where, its class, its message."""
 CALLER = re.compile(r"([^:,\s]+\.py):\d+")
-KEYWORD = re.compile(r"(?:(\w+)\.)?(\w+)\(\) (?:got an|received) unexpected keyword argument '(\w+)'")
+KEYWORD = re.compile(r"(?:(\w+)\.)?(\w+)\(\) (?:got an|received) unexpected keyword arguments? '(\w+)'")
 PROMOTION = re.compile(r"Type promotion only support.* data type x: (\w+), y: (\w+)")
 ATTRIBUTE = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
 MODULE = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'")
@@ -221,11 +222,32 @@ def _as_torch(sources: list[PortFile], name: str) -> Iterator[Rewrite]:
     row = _row(name)
     wanted = next((f"paddle.compat.nn.{one}" for one in row.classes[0]), "") if row is not None else ""
     for source in sources if wanted and _value(wanted) is not None else ():
-        calls = (one for one in ast.walk(source.tree) if isinstance(one, ast.Call) and _last(one.func) == name)
-        made = (one.func for one in calls if not any((each.arg or "").endswith("_attr") for each in one.keywords))
-        changes: list[tuple[ast.AST, ast.AST | str]] = [(one, wanted) for one in made if ast.unparse(one) != wanted]
+        kept = {inner for node in ast.walk(source.tree) for one in _as_they_are(node) for inner in ast.walk(one)}
+        classes = (
+            one for one in ast.walk(source.tree) if isinstance(one, ast.Name | ast.Attribute) and _last(one) == name
+        )
+        changes: list[tuple[ast.AST, ast.AST | str]] = [
+            (one, wanted)
+            for one in classes
+            if one not in kept and isinstance(one.ctx, ast.Load) and ast.unparse(one) != wanted
+        ]
         if changes:
             yield source.replaced(*changes)
+
+
+def _as_they_are(node: ast.AST) -> list[ast.AST]:
+    """Return what keeps its class within a node: bases, annotations, tests of a type, calls with arguments of Paddle's own."""
+    if isinstance(node, ast.ClassDef):
+        return [*node.bases]
+    if isinstance(node, ast.arg | ast.AnnAssign):
+        return [node.annotation] if node.annotation is not None else []
+    if isinstance(node, ast.FunctionDef):
+        return [node.returns] if node.returns is not None else []
+    if isinstance(node, ast.Call):
+        if _last(node.func) in ("isinstance", "issubclass"):
+            return [*node.args]
+        return [node.func] if any((one.arg or "").endswith("_attr") for one in node.keywords) else []
+    return []
 
 
 def _lacking(source: PortFile, line: int) -> Iterator[Rewrite]:
@@ -262,18 +284,26 @@ def _keywords(sources: list[PortFile], line: int, raised_by: str, keyword: str, 
     raising = sources[0].nodes(line, ast.Call) if sources else []
     for source in sources:
         changes: list[tuple[ast.AST, ast.AST | str]] = []
+        of_base = {
+            one: node.name
+            for node in ast.walk(source.tree)
+            if isinstance(node, ast.ClassDef)
+            for one in ast.walk(node)
+            if isinstance(one, ast.Call) and ast.unparse(one.func) == "super().__init__"
+        }
         for call in (one for one in ast.walk(source.tree) if isinstance(one, ast.Call)):
-            given = next((one for one in call.keywords if one.arg == keyword), None)
-            row = _row_of(_made(call), source) if made else None
-            if given is None or (row is None and _made(call) != raised_by and call not in raising):
+            given = {one.arg or "" for one in call.keywords}
+            own = _row_of(of_base.get(call) or _made(call), source) if made else None
+            if keyword not in given or (own is None and _made(call) != raised_by and call not in raising):
                 continue
-            trait = _trait(row or _row(raised_by), keyword)
-            name = trait.paddle if trait is not None else NAMES.get(keyword, "") if row is None else ""
-            if trait is not None and not name:
-                continue
-            kept = [one for one in call.keywords if one is not given or name]
-            given.arg, given.value = name or keyword, _written(trait, given.value) if trait else given.value
-            changes.append((call, ast.Call(func=call.func, args=call.args, keywords=kept)))
+            row = own or _row(raised_by)
+            refused = {keyword} | ({one for one in given if _refuses(row, one)} if made and row is not None else set())
+            kept = list[ast.keyword]()
+            for one in call.keywords:
+                otherwise = NAMES.get(one.arg or "", "") if own is None else ""
+                kept += _renamed(one, row, otherwise) if one.arg in refused else [one]
+            if kept != call.keywords:
+                changes.append((call, ast.Call(func=call.func, args=call.args, keywords=kept)))
         for display in (one for one in ast.walk(source.tree) if made and isinstance(one, ast.Dict)):
             items = list(zip(display.keys, display.values, strict=True))
             rest = [one for one in items if not (isinstance(one[0], ast.Constant) and one[0].value == keyword)]
@@ -283,17 +313,35 @@ def _keywords(sources: list[PortFile], line: int, raised_by: str, keyword: str, 
             yield source.replaced(*_outermost(changes))
 
 
+def _refuses(row: LayerKind, argument: str) -> bool:
+    """Tell whether Paddle's class of a row has no argument of a name."""
+    kind = _value(f"paddle.nn.{row.classes[1][0]}")
+    return bool(argument) and isinstance(kind, type) and argument not in signature(kind).parameters
+
+
+def _renamed(given: ast.keyword, row: LayerKind | None, otherwise: str) -> list[ast.keyword]:
+    """Return an argument by Paddle's name, its value as Paddle means it; none where Paddle has none, or means it anyway."""
+    trait = _trait(row, given.arg or "")
+    names = trait.paddle if trait is not None else otherwise
+    if trait is not None and not names and row is not None and not _refuses(row, given.arg or ""):
+        return [given]
+    value = _written(trait, given.value) if trait is not None else given.value
+    if value is None or (isinstance(value, ast.Constant) and value.value is None):
+        return []
+    return [ast.keyword(arg=name, value=value) for name in filter(None, names.split(", "))]
+
+
 def _outermost(changes: list[tuple[ast.AST, ast.AST | str]]) -> list[tuple[ast.AST, ast.AST | str]]:
     inside = {id(inner) for node, _ in changes for inner in ast.walk(node) if inner is not node}
     return [one for one in changes if id(one[0]) not in inside]
 
 
-def _written(trait: Trait, value: ast.expr) -> ast.expr:
-    """Return a value as Paddle means it, where it is a literal."""
+def _written(trait: Trait, value: ast.expr) -> ast.expr | None:
+    """Return a value as Paddle means it; None of one that is no literal and that Paddle spells otherwise."""
     try:
         return ast.parse(repr(trait.write(ast.literal_eval(value))), mode="eval").body
     except ValueError:
-        return value
+        return None if trait.respelled else value
 
 
 def _attributes(source: PortFile, line: int, owner: str, name: str) -> Iterator[Rewrite]:
@@ -365,6 +413,11 @@ def _names(source: PortFile) -> Iterator[Rewrite]:
                 changes.append((node, wanted))
     if changes:
         yield source.replaced(*_outermost(changes))
+    alone: list[tuple[ast.AST, ast.AST | str]] = [
+        (one, "paddle") for one in ast.walk(source.tree) if isinstance(one, ast.Name) and one.id == "torch"
+    ]
+    if alone:
+        yield source.replaced(*_outermost([*changes, *alone]))
 
 
 # A port that differs: what the cause says to write.

@@ -397,7 +397,9 @@ class _Imports(ast.NodeTransformer):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
         """Leave out decorators that only torch's compilers need."""
         node.decorator_list = [
-            one for one in node.decorator_list if not ast.unparse(one).startswith(("torch.jit.", "torch.compile"))
+            one
+            for one in node.decorator_list
+            if not ast.unparse(one).startswith(("torch.jit.", "torch.compile", "torch.fx."))
         ]
         self.generic_visit(node)
         return node
