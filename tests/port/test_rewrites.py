@@ -74,7 +74,7 @@ def changed(edits):
         (
             "norm(8)",
             "TypeError: _BatchNormBase.__init__() got an unexpected keyword argument 'eps'",
-            ["norm = partial(paddle.nn.BatchNorm2D, epsilon=0.001, momentum=0.01)"],
+            ["norm = partial(paddle.nn.BatchNorm2D, epsilon=0.001, momentum=0.99)"],
         ),
         (
             "ReLU6",
@@ -89,12 +89,12 @@ def changed(edits):
         (
             "F.layer_norm",
             "AttributeError: 'Norm' object has no attribute 'normalized_shape'",
-            ["return F.layer_norm(x, self._normalized_shape, self.weight, self.bias, self.eps)"],
+            ["return F.layer_norm(x, self._normalized_shape, self.weight, self.bias, self._epsilon)"],
         ),
         (
             "F.layer_norm",
             "AttributeError: 'Norm' object has no attribute 'eps'",
-            ["return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self._epsilon)"],
+            ["return F.layer_norm(x, self._normalized_shape, self.weight, self.bias, self._epsilon)"],
         ),
         (
             "out_features",
@@ -284,20 +284,39 @@ def test_of_a_cause_without_a_place_nothing_is_written(port):
     ("text", "error", "wanted"),
     [
         (
-            "class Norm(paddle.nn.BatchNorm2D):\n    def __init__(self):\n"
-            "        super().__init__(8, eps=1e-3, affine=False, track_running_stats=True)\n",
+            (
+                "class Norm(paddle.nn.BatchNorm2D):\n    def __init__(self):\n"
+                "        super().__init__(8, eps=1e-3, affine=False, momentum=m, track_running_stats=stats or True)\n"
+            ),
             "TypeError: _BatchNormBase.__init__() got an unexpected keyword argument 'eps'",
-            ["super().__init__(8, epsilon=0.001, weight_attr=False, bias_attr=False)"],
+            [
+                "super().__init__(8, epsilon=0.001, weight_attr=False, bias_attr=False, momentum=1 - m, use_global_stats=None if stats or True else False)"
+            ],
         ),
         (
-            "class Head(paddle.nn.Linear):\n    def __init__(self, kind: paddle.nn.Linear = paddle.nn.Linear):\n"
-            "        kept = isinstance(self, paddle.nn.Linear), paddle.nn.Linear(2, 2, bias_attr=False)\n"
-            "        self.kind = kind or paddle.nn.Linear\n        self.kind(2, 2, device=None)\n",
+            (
+                "class Head(paddle.nn.Linear):\n    def __init__(self, kind: paddle.nn.Linear = paddle.nn.Linear):\n"
+                "        kept = isinstance(self, paddle.nn.Linear), paddle.nn.Linear(2, 2, bias_attr=False)\n"
+                "        self.kind = kind or paddle.nn.Linear\n        self.kind(2, 2, device=None)\n"
+            ),
             "TypeError: paddle.nn.Linear() received unexpected keyword arguments 'device', 'dtype'.",
             [
                 "def __init__(self, kind: paddle.nn.Linear = paddle.compat.nn.Linear):",
                 "self.kind = kind or paddle.compat.nn.Linear",
             ],
+        ),
+        (
+            (
+                "class Norm(paddle.nn.BatchNorm2D):\n    def forward(self, x):\n        self.weight = self.other.eps\n"
+                "        return self.running_mean, self.momentum if self.track_running_stats else self.num_batches_tracked\n"
+            ),
+            "AttributeError: 'Norm' object has no attribute 'running_mean'",
+            ["return self._mean, (1 - self._momentum) if (self._use_global_stats is None) else None"],
+        ),
+        (
+            "def count(m):\n    fan = m.kernel_size[0] * m.out_channels * n.groups\n    return fan // m.groups, m.weight\n",
+            "AttributeError: 'Conv2d' object has no attribute 'groups'",
+            ["fan = m._kernel_size[0] * m._out_channels * n.groups", "return fan // m._groups, m.weight"],
         ),
         (
             "mode = getattr(torch, 'compiler', None) or torch.float32\n",

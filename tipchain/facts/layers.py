@@ -11,6 +11,7 @@ from typing import Literal
 from tipchain.facts.packed import cell_tensors, cells_of, packed_tensors
 from tipchain.facts.settings import (
     OWN_KIND,
+    PRESENCE,
     UNTOLD,
     LayerKind,
     Shape,
@@ -87,7 +88,7 @@ VALUES = (
         bias_property(),
         # weight and spectral norm keep it as these
         storage=Storage(kind="Linear", transposed=frozenset({"weight", "weight_v", "weight_orig"})),
-        attributes={"in_features": "weight.shape[0]", "out_features": "weight.shape[1]"},
+        attributes={"in_features": "{}.weight.shape[0]", "out_features": "{}.weight.shape[1]"},
     ),
     row("Bilinear", bias_property(), storage=Storage(kind="Bilinear")),
     row(
@@ -116,6 +117,7 @@ VALUES = (
             read=_torch_momentum,
             read_paddle=lambda layer, _: 1 - plain(layer._momentum),  # noqa: SLF001
             write=lambda momentum: tidy(1 - momentum) if isinstance(momentum, float | int) else momentum,
+            formula="1 - {}",
             visible=False,
             slack=CONSTANT,
         ),
@@ -126,6 +128,7 @@ VALUES = (
             read=lambda layer, _: USUAL if _tracks(layer) else BATCH,
             read_paddle=_paddle_statistics,
             write=lambda how: {USUAL: None, True: None, BATCH: False, False: False, RUNNING: True}[how],
+            formula=PRESENCE,
         ),
         Trait(
             "act",
@@ -137,6 +140,12 @@ VALUES = (
         *affine_properties(),
         torch=("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"),
         paddle=("BatchNorm", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "SyncBatchNorm"),
+        attributes={
+            "momentum": "(1 - {}._momentum)",
+            "track_running_stats": "({}._use_global_stats is None)",
+            "affine": "({}.weight is not None)",
+            "num_batches_tracked": "None",
+        },
         storage=Storage(
             kind="BatchNorm",
             renamed={"running_mean": "_mean", "running_var": "_variance"},
@@ -252,6 +261,7 @@ FUNCTIONS = (
             named="gelu-form",
             form=lambda how: "tanh" if how in (True, "tanh") else "none",
             write=lambda how: how == "tanh",
+            formula="{} == 'tanh'",
         ),
     ),
     _activation("LeakyReLU", "leaky_relu", Trait("negative_slope")),

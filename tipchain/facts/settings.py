@@ -46,6 +46,7 @@ class Trait:
         read: reads torch's layer, and Paddle's if ``read_paddle`` is None, where a form does not do.
         read_paddle: reads Paddle's.
         write: gives Paddle's spelling of a value as torch means it.
+        formula: the same for an expression, ``{}``, whose value is not known.
         visible: it shows in the outputs; else only in training, or in what is kept for later.
         sized: it can be compared only where both were given tensors of the same sizes.
         axis: it is an axis, which can be compared only where both were given the same layout.
@@ -64,6 +65,7 @@ class Trait:
     read: Reader | None = None
     read_paddle: Reader | None = None
     write: Callable[[Setting], Setting] = _as_is
+    formula: str = ""
     visible: bool = True
     sized: bool = False
     axis: bool = False
@@ -149,7 +151,7 @@ class LayerKind:
         inner: torch's names of the layers inside.
         compared: whether settings are compared one by one; else attributes of one name are.
         differs: what Paddle computes otherwise for equal settings, for the page of correspondences.
-        attributes: Paddle's expression of a layer by torch's attribute, of those that are no setting.
+        attributes: Paddle's expression for torch's attribute of a layer, ``{}``, where it is no attribute of that meaning.
     """
 
     name: str
@@ -313,18 +315,23 @@ def is_fixed(tensor: Tensor, value: float) -> bool:
 
 def bias_property() -> Trait:
     """Return the property of having a bias."""
-    return Trait("bias", "bias_attr", read=has_bias, write=write_presence)
+    return Trait("bias", "bias_attr", read=has_bias, write=write_presence, formula=PRESENCE)
+
+
+PRESENCE = "None if {} else False"
+"""Paddle's ``*_attr`` of an expression that tells whether there is a parameter."""
 
 
 def affine_properties(torch: str = "affine") -> tuple[Trait, ...]:
     """Return the properties of a normalization that may scale and shift; ``torch`` is torch's argument."""
     return (
-        Trait(torch, "weight_attr, bias_attr", named="affine", read=has_weight, write=write_presence),
+        Trait(torch, "weight_attr, bias_attr", named="affine", read=has_weight, write=write_presence, formula=PRESENCE),
         Trait(
             "bias",
             "bias_attr",
             read=lambda layer, shape: has_bias(layer, shape) if has_weight(layer, shape) else UNTOLD,
             write=write_presence,
+            formula=PRESENCE,
         ),
     )
 

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tipchain.errors import UsageError
+from tipchain.port.rewrites import PortFile, named
 
 FITTING = "3.2"
 """Releases of paconvert that write names which Paddle 3.3 has. 3.3.1 writes ``paddle.nn.Module``, which it has not."""
@@ -85,19 +87,26 @@ def _convert(path: str, source: str) -> ConvertedModule:
         except Exception as error:
             raise UsageError(f"{path}: paconvert raised {type(error).__name__}: {error}") from error
         text = made.read_text(encoding="utf-8")
-    lines = [line.replace(OPEN, "", 1) for line in text.splitlines()]
     left_open = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.lstrip().startswith(OPEN)]
-    written = "\n".join(lines) + "\n"
+    written = "\n".join(line.replace(OPEN, "", 1) for line in text.splitlines()) + "\n"
     try:
-        ast.parse(written)
+        written = _named(path, written)
     except SyntaxError as error:
         left_open.append((error.lineno or 1, error.text or ""))
+    imported = written.count("\n") - len(text.splitlines())
     return ConvertedModule(
         source=written,
         uses=converted + left,
         converted=converted,
-        left_open=tuple((number, line.replace(OPEN, "").strip()) for number, line in left_open),
+        left_open=tuple((number + imported, line.replace(OPEN, "").strip()) for number, line in left_open),
     )
+
+
+def _named(path: str, text: str) -> str:
+    """Return a module with Paddle's names for those of torch that paconvert left in it."""
+    source = PortFile(file=Path(path), text=text, tree=ast.parse(text))
+    edit = named(source) if find_spec("paddle") is not None else None
+    return edit.after if edit is not None else text
 
 
 @cache  # every cause asks for the reference's files anew, and none of them changes

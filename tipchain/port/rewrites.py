@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from inspect import signature
+from inspect import getsource, signature
 from pathlib import Path
 from typing import TypeVar
 
@@ -110,6 +110,15 @@ class PortFile:
         statement = self.statement(line)
         return [one for one in ast.walk(statement) if isinstance(one, kind)] if statement is not None else []
 
+    def scope(self, line: int, kind: type[ast.ClassDef | ast.FunctionDef]) -> ast.AST:
+        """Return the innermost class or function around a line; the file where there is none."""
+        around = [
+            one
+            for one in ast.walk(self.tree)
+            if isinstance(one, kind) and one.lineno <= line <= (one.end_lineno or one.lineno)
+        ]
+        return max(around, key=lambda one: one.lineno, default=self.tree)
+
     @property
     def _first(self) -> ast.stmt:
         """The first statement after docstring and ``__future__``."""
@@ -136,7 +145,7 @@ class PortFile:
             place: ast.expr | ast.stmt = node  # type: ignore[assignment]  # what is replaced has a place
             end = starts[(place.end_lineno or place.lineno) - 1] + (place.end_col_offset or 0)
             spans.append((starts[place.lineno - 1] + place.col_offset, end, written))
-        if any("paddle." in written for *_, written in spans):
+        if any(re.search(r"\bpaddle\b", written) for *_, written in spans):
             imports = {*imports, "paddle"}
         at = starts[min(one.lineno for one in (self._first, *getattr(self._first, "decorator_list", ()))) - 1]
         spans += [(at, at, f"import {name}\n") for name in imports - self._imported]
@@ -214,7 +223,8 @@ def of_error(reason: str) -> Iterator[Rewrite]:
     elif "matmul" in message:
         yield from _not_turned(source, line)
     elif found["error"] == "NameError" and "'torch'" in message:
-        yield from _names(source)
+        edit = named(source)
+        yield from [edit] if edit is not None else []
 
 
 def _as_torch(sources: list[PortFile], name: str) -> Iterator[Rewrite]:
@@ -297,7 +307,7 @@ def _keywords(sources: list[PortFile], line: int, raised_by: str, keyword: str, 
             if keyword not in given or (own is None and _made(call) != raised_by and call not in raising):
                 continue
             row = own or _row(raised_by)
-            refused = {keyword} | ({one for one in given if _refuses(row, one)} if made and row is not None else set())
+            refused = {keyword} | ({one for one in given if _differs(row, one)} if made and row is not None else set())
             kept = list[ast.keyword]()
             for one in call.keywords:
                 otherwise = NAMES.get(one.arg or "", "") if own is None else ""
@@ -315,8 +325,14 @@ def _keywords(sources: list[PortFile], line: int, raised_by: str, keyword: str, 
 
 def _refuses(row: LayerKind, argument: str) -> bool:
     """Tell whether Paddle's class of a row has no argument of a name."""
-    kind = _value(f"paddle.nn.{row.classes[1][0]}")
-    return bool(argument) and isinstance(kind, type) and argument not in signature(kind).parameters
+    kinds = (_value(f"paddle.nn.{one}") for one in row.classes[1])
+    return bool(argument) and all(argument not in signature(one).parameters for one in kinds if isinstance(one, type))
+
+
+def _differs(row: LayerKind, argument: str) -> bool:
+    """Tell whether Paddle's class of a row has no argument of a name, or means its values otherwise."""
+    trait = _trait(row, argument)
+    return _refuses(row, argument) or (trait is not None and trait.respelled and not trait.paddle)
 
 
 def _renamed(given: ast.keyword, row: LayerKind | None, otherwise: str) -> list[ast.keyword]:
@@ -324,7 +340,7 @@ def _renamed(given: ast.keyword, row: LayerKind | None, otherwise: str) -> list[
     trait = _trait(row, given.arg or "")
     names = trait.paddle if trait is not None else otherwise
     if trait is not None and not names and row is not None and not _refuses(row, given.arg or ""):
-        return [given]
+        names = trait.torch
     value = _written(trait, given.value) if trait is not None else given.value
     if value is None or (isinstance(value, ast.Constant) and value.value is None):
         return []
@@ -341,24 +357,45 @@ def _written(trait: Trait, value: ast.expr) -> ast.expr | None:
     try:
         return ast.parse(repr(trait.write(ast.literal_eval(value))), mode="eval").body
     except ValueError:
-        return None if trait.respelled else value
+        if not trait.respelled:
+            return value
+        return ast.parse(trait.formula.format(ast.unparse(value)), mode="eval").body if trait.formula else None
 
 
 def _attributes(source: PortFile, line: int, owner: str, name: str) -> Iterator[Rewrite]:
-    """Yield a statement with Paddle's name of a layer's attribute."""
+    """Yield a file with Paddle's names of a layer's attributes, wherever the function, or the layer's class, reads them."""
     row = _row_of(owner, source)
+    layers = {ast.unparse(one.value) for one in source.nodes(line, ast.Attribute) if one.attr == name}
+    scope = source.scope(line, ast.ClassDef if layers == {"self"} else ast.FunctionDef)
+    attributes = [one for one in ast.walk(scope) if isinstance(one, ast.Attribute) and ast.unparse(one.value) in layers]
+    own = {one.attr for one in attributes if isinstance(one.ctx, ast.Store)}
+    changes: list[tuple[ast.AST, ast.AST | str]] = []
+    for one in (one for one in attributes if one.attr not in own):
+        written = _expression(row, one.attr) if row is not None else ""
+        written = written or ("{}._" + name if one.attr == name else "")
+        changes += [(one, written.format(ast.unparse(one.value)))] if written else []
+    if changes:
+        yield source.replaced(*_outermost(changes))
+
+
+def _expression(row: LayerKind, name: str) -> str:
+    """Return Paddle's expression for torch's attribute of a layer; empty where it has the attribute, or none is known."""
+    classes = [kind for one in row.classes[1] if isinstance(kind := _value(f"paddle.nn.{one}"), type)]
+    held = set.intersection(*map(_attributes_of, classes)) if classes else set()
+    if name in row.attributes:
+        return row.attributes[name]
+    if name in held:
+        return ""
     trait = _trait(row, name)
     names = [f"_{name}", *(trait.attributes[1] if trait is not None else ())]
-    if row is not None:
-        names += [row.attributes[name]] if name in row.attributes else []
-        names += [row.storage.renamed[name]] if row.storage is not None and name in row.storage.renamed else []
-    reads = source.nodes(line, ast.Attribute)
-    for other in reversed(names):
-        changes: list[tuple[ast.AST, ast.AST | str]] = [
-            (one, f"{ast.unparse(one.value)}.{other}") for one in reads if one.attr == name and other != name
-        ]
-        if changes:
-            yield source.replaced(*_outermost(changes))
+    names += [row.storage.renamed[name]] if row.storage is not None and name in row.storage.renamed else []
+    return next((f"{{}}.{one}" for one in reversed(names) if one in held), "")
+
+
+def _attributes_of(kind: type) -> set[str]:
+    """Return the names that a class of Paddle's, or a base of it, assigns to ``self`` or defines."""
+    sources = [getsource(one) for one in kind.__mro__ if one.__module__.startswith("paddle.")]
+    return {*dir(kind), *(name for text in sources for name in re.findall(r"self\.(\w+)\b[^=\n]*=[^=]", text))}
 
 
 def _importing(source: PortFile, name: str) -> Iterator[Rewrite]:
@@ -398,26 +435,28 @@ def _not_turned(source: PortFile, line: int) -> Iterator[Rewrite]:
             )
 
 
-def _names(source: PortFile) -> Iterator[Rewrite]:
-    """Yield a file with Paddle's names for torch's, wherever Paddle has them; ``paddle.compat``'s classes come first."""
+def named(source: PortFile) -> Rewrite | None:
+    """Return a file with Paddle's names for torch's, wherever Paddle has them; ``paddle.compat``'s classes come first.
+
+    None where it reads none.
+    """
     changes: list[tuple[ast.AST, ast.AST | str]] = []
+    inside = set[ast.AST]()
     for node in ast.walk(source.tree):
-        name = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
-        if name.startswith("torch."):
-            module, _, last = name.partition(".")[2].rpartition(".")
-            row = _row(last) if last[:1].isupper() else None
-            as_torch = ".".join(filter(None, ("paddle.compat", module, last)))
-            plain = ".".join(filter(None, ("paddle", module, row.classes[1][0] if row is not None else last)))
-            wanted = as_torch if isinstance(_value(as_torch), type) else plain
-            if _value(wanted) is not None:
-                changes.append((node, wanted))
-    if changes:
-        yield source.replaced(*_outermost(changes))
-    alone: list[tuple[ast.AST, ast.AST | str]] = [
-        (one, "paddle") for one in ast.walk(source.tree) if isinstance(one, ast.Name) and one.id == "torch"
-    ]
-    if alone:
-        yield source.replaced(*_outermost([*changes, *alone]))
+        if node in inside or not isinstance(node, ast.Name | ast.Attribute):
+            continue
+        name = ast.unparse(node)
+        if not f"{name}.".startswith("torch."):
+            continue
+        inside |= {*ast.walk(node)}
+        module, _, last = name.partition(".")[2].rpartition(".")
+        row = _row(last) if last[:1].isupper() else None
+        as_torch = ".".join(filter(None, ("paddle.compat", module, last)))
+        plain = ".".join(filter(None, ("paddle", module, row.classes[1][0] if row is not None else last)))
+        wanted = as_torch if isinstance(_value(as_torch), type) else plain
+        if _value(wanted) is not None:
+            changes.append((node, wanted))
+    return source.replaced(*changes) if changes else None
 
 
 # A port that differs: what the cause says to write.
