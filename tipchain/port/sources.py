@@ -372,6 +372,15 @@ class _Imports(ast.NodeTransformer):
     def __init__(self, sources: Sources, module: Module, package: str) -> None:
         self.sources, self.module, self.package = sources, module, package
 
+    def _full(self, node: ast.expr) -> str:
+        """Return an expression with the whole name of what it begins with, where that is imported from elsewhere."""
+        text = ast.unparse(node)
+        first, dot, rest = text.partition(".")
+        found = self.sources.foreign(self.module, first)
+        if isinstance(found, ast.ImportFrom):
+            return f"{found.module}.{found.names[0].name}{dot}{rest}"
+        return f"{found.names[0].name}{dot}{rest}" if found is not None and found.names[0].asname else text
+
     def visit_Try(self, node: ast.Try) -> ast.stmt | list[ast.stmt]:
         """Take imports of torch's as they are tried first: paconvert leaves such a statement without a body."""
         self.generic_visit(node)
@@ -380,7 +389,7 @@ class _Imports(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         """Write the answers of functions that only torch's compilers need, and that paconvert leaves open."""
         self.generic_visit(node)
-        called = ast.unparse(node.func)
+        called = self._full(node.func)
         return ast.Constant(COMPILERS[called]) if called in COMPILERS else node
 
     def visit_Dict(self, node: ast.Dict) -> ast.expr:
@@ -399,7 +408,7 @@ class _Imports(ast.NodeTransformer):
         node.decorator_list = [
             one
             for one in node.decorator_list
-            if not ast.unparse(one).startswith(("torch.jit.", "torch.compile", "torch.fx."))
+            if not self._full(one).startswith(("torch.jit.", "torch.compile", "torch.fx."))
         ]
         self.generic_visit(node)
         return node
@@ -407,7 +416,7 @@ class _Imports(ast.NodeTransformer):
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
         """Leave out of an annotation what only torch's compilers need: ``torch.jit.Final[bool]``."""
         self.generic_visit(node)
-        if isinstance(node.annotation, ast.Subscript) and ast.unparse(node.annotation.value) == "torch.jit.Final":
+        if isinstance(node.annotation, ast.Subscript) and self._full(node.annotation.value) == "torch.jit.Final":
             node.annotation = node.annotation.slice
         return node
 
