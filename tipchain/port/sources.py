@@ -316,7 +316,7 @@ class Sources:
     def written(self, package: str) -> dict[str, str]:
         """Return the source of each module that is needed under a package of another name, by its path below that package."""
         found = {"__init__.py": ""}
-        for module in self.modules.values():
+        for module in list(self.modules.values()):
             if not module.needed:
                 continue
             body = [
