@@ -74,6 +74,24 @@ def test_a_port_that_raises_in_train_mode_alone_is_mended(port):
     assert "noise.divide_(paddle.to_tensor(0.8))" in port.read_text()
 
 
+def test_a_port_that_raises_is_run_alone_until_it_runs(port):
+    port.write_text(f"{PORT}noise.divide_(0.8)\nnoise.divide_(0.7)\n")
+    aligned = []
+
+    def error():
+        line = next((at for at, one in enumerate(port.read_text().splitlines(), 1) if "divide_(0" in one), 0)
+        return f"{port}:{line}: AttributeError: 'float' object has no attribute 'shape'" if line else ""
+
+    def align():
+        aligned.append(port.read_text())
+        return report_of(port, error().partition(": ")[2])
+
+    mending = Mending(root=port.parent, align=align, ask=lambda _: True, error=error)
+    assert int(mending.mend(align()).exit_code) == 0
+    assert len(mending.kept) == 4
+    assert "noise.divide_(paddle.to_tensor(0.7))" in aligned[1]  # both lines were mended before it was aligned again
+
+
 def test_no_bytecode_of_an_earlier_text_is_run(port):
     def align():
         code = "import port; print(port.act)"

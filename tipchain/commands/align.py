@@ -106,7 +106,8 @@ def check_fix(args: argparse.Namespace) -> None:
 
 def mended(args: argparse.Namespace, stages: Sequence[str], report: RunReport) -> bool:
     """Mend the port of a case, in runs of their own that leave nothing behind but its source; tell whether anything was."""
-    from tipchain.parity.case import load_case
+    from tipchain.commands.init import try_sides
+    from tipchain.parity.case import LABEL, load_case
     from tipchain.port.mending import Mending
 
     stream = text_stream(args)
@@ -118,8 +119,22 @@ def mended(args: argparse.Namespace, stages: Sequence[str], report: RunReport) -
     with TemporaryDirectory(prefix="tipchain-fix-") as folder:
         aside: dict[str, object] = {"out": Path(folder), "json": None, "junit": None, "html": None, "github": False}
         trial = argparse.Namespace(**{**vars(args), **aside, "quiet": True, "verbose": False})
-        root = load_case(from_root(args.case), args.seed).root
-        mending = Mending(root=root, align=lambda: aligned(trial, stages)[0], ask=ask, force=args.force)
+        case = load_case(from_root(args.case), args.seed)
+        inputs = [replace(one, name=name) for name, one in case.inputs.items() if name != LABEL]
+
+        def error() -> str:
+            model = case.sides["paddle"].model
+            if model is None or case.model_args:
+                return ""
+            try:
+                try_sides({"paddle": model}, case.root, inputs, runs=True)
+            except UsageError as raised:
+                return str(raised)
+            return ""
+
+        mending = Mending(
+            root=case.root, align=lambda: aligned(trial, stages)[0], error=error, ask=ask, force=args.force
+        )
         mending.mend(report)
     print(say(f"edits that were kept: {len(mending.kept)}"), file=stream)
     return bool(mending.kept)

@@ -176,12 +176,12 @@ def _filled(template: str, **values: object) -> str:
 
 
 def try_sides(
-    specs: Mapping[str, str], root: Path, inputs: Sequence[InputSpec]
+    specs: Mapping[str, str], root: Path, inputs: Sequence[InputSpec], *, runs: bool = False
 ) -> tuple[list[InputSpec], list[str], list[str]]:
     """Build both models, each in a process of its own, and run torch's once.
 
     Return the inputs under forward's names, the outputs' names where they need some, and the sides without a framework.
-    Without torch inputs have names of their own.
+    Without torch inputs have names of their own. With ``runs`` Paddle's runs, too, and both in train mode.
 
     Raises:
         UsageError: a builder is not there, or raises, or returns no model; or the model does not take the inputs.
@@ -195,7 +195,7 @@ def try_sides(
         progress.stage("building both models" if len(specs) > 1 else "building the model")
         begun = {}
         for side, spec in specs.items():
-            words = [side, spec, str(root), json.dumps(as_json(list(inputs))), f"{folder}/{side}.json"]
+            words = [side, spec, str(root), json.dumps(as_json(list(inputs))), f"{folder}/{side}.json", "runs" * runs]
             begun[side] = subprocess.Popen(
                 [sys.executable, "-m", "tipchain.commands.init", *words],
                 stdout=subprocess.DEVNULL,
@@ -214,12 +214,16 @@ def try_sides(
             wrong.append(message if marked else "\n".join([ended, *said.splitlines()[-LAST:]]))
     if wrong:
         raise UsageError("\n".join(wrong))
-    named = [parse_as(InputSpec, one) for one in told["torch"]["inputs"]]
-    return named, told["torch"]["outputs"], [side for side in specs if not told[side]["built"]]
+    first = told["torch" if "torch" in told else "paddle"]
+    named = [parse_as(InputSpec, one) for one in first["inputs"]]
+    return named, first["outputs"], [side for side in specs if not told[side]["built"]]
 
 
-def build_side(side: str, spec: str, root: str, inputs: str, report: str) -> int:
-    """Build the model of a side, run torch's on ``inputs``, and write the case's entries of them to ``report``."""
+def build_side(side: str, spec: str, root: str, inputs: str, report: str, runs: str = "") -> int:
+    """Build the model of a side, run torch's on ``inputs``, and write the case's entries of them to ``report``.
+
+    If ``runs`` is not empty, Paddle's runs, too, and either in train mode.
+    """
     end_with_parent()
     given: list[InputSpec] = parse_as(list[InputSpec], json.loads(inputs))
     built, outputs = True, list[str]()
@@ -227,8 +231,12 @@ def build_side(side: str, spec: str, root: str, inputs: str, report: str) -> int
         framework = load_framework(side)
         with serving(side=side):
             model = checking("model", side, resolve(spec, Path(root), side))()
-            if side == "torch":
+            if side == "torch" or runs:
                 given, outputs = try_inputs(framework, model, given)
+        if runs:
+            with serving(side=side, stage="running the model in train mode"):
+                model.train()
+                model(*(framework.tensor(make_input(one)) for one in given))
     except MissingFrameworkError:
         built, given = False, [replace(one, name=one.name or f"input_{number}") for number, one in enumerate(given)]
     document = {"built": built, "inputs": as_json(given), "outputs": outputs}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from difflib import unified_diff
 from importlib.util import cache_from_source
 from pathlib import Path
+from typing import TypeVar
 
 from tipchain.core.files import atomic_write, git
 from tipchain.errors import ExitCode, Outcome, UsageError
@@ -19,7 +20,8 @@ from tipchain.port.sources import INSTALLED, packages_of
 from tipchain.report.model import RunReport
 
 MOST = 60
-"""Alignments of one port at most."""
+"""Edits that are tried on one port at most."""
+T = TypeVar("T")
 NUMBER = re.compile(r"-?\d[\d.e+-]*")
 
 
@@ -32,16 +34,20 @@ class Mending:
         align: aligns the case as its files are now.
         ask: tells whether an edit may be tried, from its diff.
         force: change files that git knows and that have changes not yet committed.
+        error: builds and runs the port alone, as its files are now; returns what it raises, empty where it runs.
         kept: edits that mended something.
         tried: texts of files that were tried, so that none is tried twice.
+        runs: edits that were tried.
     """
 
     root: Path
     align: Callable[[], RunReport]
     ask: Callable[[str], bool]
     force: bool = False
+    error: Callable[[], str] = str
     kept: list[Rewrite] = field(default_factory=list)
     tried: set[tuple[Path, str]] = field(default_factory=set)
+    runs: int = 0
 
     def mend(self, report: RunReport) -> RunReport:
         """Apply edits until the port is equal or none is left that mends something; return the last report.
@@ -49,27 +55,49 @@ class Mending:
         Raises:
             UsageError: a file has changes that are not committed.
         """
-        runs = 0
+        if error_of(report) and self._raise_less():
+            report = self.align()
         while report.exit_code == ExitCode.FAILED:
             for edit in self._edits(report):
-                if runs == MOST or not self._is_new(edit) or not self.ask(self.diff(edit)):
-                    continue
-                runs += 1
-                self._keep_original(edit.file)
-                after = self._tried(edit)
-                if mends(report, after, edit):
-                    self.kept.append(edit)
-                    report = after
-                    break
-                _write(edit.file, edit.before)
+                if self._may_try(edit):
+                    after = self._tried(edit, self.align)
+                    if mends(report, after, edit):
+                        self.kept.append(edit)
+                        report = after
+                        break
+                    _write(edit.file, edit.before)
             else:
                 return report
         return report
 
-    def _tried(self, edit: Rewrite) -> RunReport:
+    def _raise_less(self) -> bool:
+        """Apply edits until the port runs by itself, or none is left; tell whether any was kept."""
+        error = self.error()
+        while error:
+            for edit in of_error(error):
+                if self._may_try(edit):
+                    left = self._tried(edit, self.error)
+                    if _goes_on(error, left, edit):
+                        self.kept.append(edit)
+                        error = left
+                        break
+                    _write(edit.file, edit.before)
+            else:
+                break
+        return bool(self.kept)
+
+    def _may_try(self, edit: Rewrite) -> bool:
+        """Tell whether an edit is new, within the number of runs, and agreed to; keep the file as it was first."""
+        if self.runs == MOST or not self._is_new(edit) or not self.ask(self.diff(edit)):
+            return False
+        self.runs += 1
+        self._keep_original(edit.file)
+        return True
+
+    def _tried(self, edit: Rewrite, run: Callable[[], T]) -> T:
         _write(edit.file, edit.after)
         try:
-            return self.align()
+            return run()
         except BaseException:
             _write(edit.file, edit.before)
             raise
@@ -128,15 +156,20 @@ def error_of(report: RunReport) -> str:
 
 def mends(before: RunReport, after: RunReport, edit: Rewrite) -> bool:
     """Tell whether an edit mended something: the error, or the first cause, is gone, and nothing new has come."""
-    error, left = error_of(before), error_of(after)
+    error = error_of(before)
     if error:
-        return _event(error) != _event(left) and not _is_of(left, error, edit) and "name 'paddle' is not" not in left
+        return _goes_on(error, error_of(after), edit)
     if any(one.outcome is Outcome.ERROR for one in after.verdicts):
         return False
     failed, still = (sum(one.outcome is Outcome.FAIL for one in report.verdicts) for report in (before, after))
     first = [_said(one.message) for one in before.diagnoses[:1]]
     others = {_said(one.message) for one in after.diagnoses}
     return still < failed or (still == failed and bool(others) and not set(first) & others)
+
+
+def _goes_on(error: str, left: str, edit: Rewrite) -> bool:
+    """Tell whether something else is raised than before, and not because of what was written."""
+    return _event(error) != _event(left) and not _is_of(left, error, edit) and "name 'paddle' is not" not in left
 
 
 def _event(reason: str) -> tuple[str, ...]:
