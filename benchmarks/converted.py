@@ -26,6 +26,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 LIMIT_S = 1200
+"""Seconds for one model, unless told otherwise."""
 ROW = re.compile(r"^\S+\.py +(\d+)/(\d+) +(\d+)", re.MULTILINE)
 STUB = """\
 import sys
@@ -58,7 +59,7 @@ def outcome(report: dict[str, object], said: str) -> str:
     return f"{kind.get(str(report.get('outcome')), 'refused')}: {verdict}"[:300]
 
 
-def ported(spec: str, folder: Path, shape: str, *more: str) -> tuple[str, str, str]:
+def ported(spec: str, folder: Path, shape: str, *more: str, limit: int) -> tuple[str, str, str]:
     """Port the model of a folder; return what was printed, and what the port does at first and at last."""
     target = folder / "report.json"
     words = [sys.executable, "-m", "tipchain", "port", "--torch", spec, "--input", shape, "--json", target, *more]
@@ -66,30 +67,40 @@ def ported(spec: str, folder: Path, shape: str, *more: str) -> tuple[str, str, s
         paths = os.pathsep.join(filter(None, [str(folder / "stub"), os.environ.get("PYTHONPATH")]))
         environment = {**os.environ, "PYTHONPATH": paths}
         done = subprocess.run(
-            words, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
+            words, cwd=folder, env=environment, capture_output=True, text=True, timeout=limit, check=False
         )
     except subprocess.TimeoutExpired:
-        return "", f"not done in {LIMIT_S} s", f"not done in {LIMIT_S} s"
+        return "", f"not done in {limit} s", f"not done in {limit} s"
     runs = sorted(folder.glob("tipchain-output/*/*/runs/*/log_reprod/alignment_forward.json"))
     reports = [json.loads(one.read_bytes()) for one in (*runs[:1], target) if one.is_file()] or [{}]
     first, last = (outcome(one, done.stderr or done.stdout) for one in (reports[0], reports[-1]))
     return done.stdout, first, last
 
 
-def measure(spec: str, shape: str) -> Row:
-    """Port one model, and run its source under Paddle."""
+def measure(spec: str, shape: str, *, compat: bool, limit: int) -> Row:
+    """Port one model, and run its source under Paddle if ``compat``."""
     results = []
-    for more in (["--fix", "--yes"], ["--compat"]):
+    for more in (["--fix", "--yes"], *([["--compat"]] if compat else [])):
         with tempfile.TemporaryDirectory(prefix="tipchain-converted-") as text:
             folder, begun = Path(text), time.monotonic()
             (folder / "stub").mkdir()
             (folder / "stub" / "sitecustomize.py").write_text(STUB)
-            results.append((*ported(spec, folder, shape, *more), round(time.monotonic() - begun, 1)))
-    (said, first, after, seconds), (_, _, compat, _) = results
+            results.append((*ported(spec, folder, shape, *more, limit=limit), round(time.monotonic() - begun, 1)))
+    said, first, after, seconds = results[0]
     files = [tuple(map(int, one)) for one in ROW.findall(said)]
     kept = re.search(r"edits that were kept: (\d+)", said)
     converted, uses, left_open = (sum(one[at] for one in files) for at in range(3))
-    return Row(spec, uses, converted, left_open, first, int(kept[1]) if kept else 0, after, seconds, compat)
+    return Row(
+        spec,
+        uses,
+        converted,
+        left_open,
+        first,
+        int(kept[1]) if kept else 0,
+        after,
+        seconds,
+        results[1][2] if compat else "not run",
+    )
 
 
 def main() -> int:
@@ -98,11 +109,13 @@ def main() -> int:
     parser.add_argument("models", nargs="+", metavar="MODULE:CALLABLE[=SHAPE]")
     parser.add_argument("--input", default="1,3,64,64", help="the input of models that name none")
     parser.add_argument("--out", type=Path, help="a CSV file, written anew")
+    parser.add_argument("--no-compat", action="store_true", help="leave the run of the source under Paddle out")
+    parser.add_argument("--limit", type=int, default=LIMIT_S, metavar="S", help="seconds for one model")
     args = parser.parse_args()
     rows = []
     for one in args.models:
         spec, _, shape = one.partition("=")
-        rows.append(measure(spec, shape or args.input))
+        rows.append(measure(spec, shape or args.input, compat=not args.no_compat, limit=args.limit))
         print(json.dumps(asdict(rows[-1])), flush=True)
         if args.out:
             with args.out.open("w", newline="") as file:
