@@ -9,32 +9,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import yaml
+
 from tipchain.errors import CaseError, InputError, closest, did_you_mean, first_line
 
 if TYPE_CHECKING:
     from tipchain.core.json_text import Json
     from tipchain.framework_types import Options
 
-
-class _Deferred:
-    """A pattern that is compiled when it is first used."""
-
-    def __init__(self, pattern: str, flags: int = 0) -> None:
-        self.given = pattern, flags
-
-    def __getattr__(self, name: str) -> object:
-        value = getattr(re.compile(*self.given), name)
-        setattr(self, name, value)  # asked for once
-        return value
-
-
-# PyYAML's own reader, which libyaml's stands in for, has patterns that take a sixth of all instructions of `tipchain plan`.
-_compile = re.compile
-re.compile = _Deferred  # type: ignore[assignment]
-try:
-    import yaml
-finally:
-    re.compile = _compile
 
 _Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is several times as fast
 
