@@ -74,7 +74,7 @@ def test_without_the_packages_of_the_shipped_cases_own_cases_run(machine, capsys
 def test_a_package_of_tipchain_itself_must_be_there(machine, capsys, monkeypatch):
     monkeypatch.setitem(doctor.PACKAGES, "numpy-of-nobody", "tipchain")
     assert main(["doctor"]) == 1
-    assert "\nBROKEN   numpy-of-nobody" in capsys.readouterr().out
+    assert "\nBROKEN  numpy-of-nobody" in capsys.readouterr().out
 
 
 def test_a_broken_framework_is_exit_1_with_the_way_out(machine, capsys):
@@ -84,7 +84,7 @@ def test_a_broken_framework_is_exit_1_with_the_way_out(machine, capsys):
     assert main(["doctor"]) == 1
     lines = capsys.readouterr().out.splitlines()
     at = next(number for number, line in enumerate(lines) if "libx.so: no version" in line)
-    assert lines[at].startswith("BROKEN   paddle")
+    assert lines[at].startswith("BROKEN  paddle")
     assert lines[at + 1].strip() == "-> pip install paddlepaddle"
     assert lines[-1].startswith("not ready")
 

@@ -316,11 +316,15 @@ def aligned(text: str, width: int) -> str:
     return " " * (width - columns(text)) + text
 
 
-def table(rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return rows with their cells in columns; the lines of a cell stand below one another."""
+def table(rows: Iterable[Sequence[str]], width: int | None = None) -> list[str]:
+    """Return rows with their cells in columns; with a width, the last cell's lines stand below one another."""
     from rich.table import Table
     from rich.text import Text
 
+    if width is not None:
+        rows = list(rows)
+        room = width - sum(max(map(columns, cells)) + 2 for cells in zip(*(row[:-1] for row in rows), strict=True))
+        rows = [(*cells, "\n".join(in_rows(last, room))) for *cells, last in rows]
     grid, lines = Table.grid(padding=(0, 2, 0, 0)), StringIO()
     for cells in rows:
         grid.add_row(*map(Text.from_ansi, cells))
