@@ -59,6 +59,7 @@ def test_stages_run_in_order_whatever_their_order_in_the_file(tmp_path):
         (("iterations: 3", "iteration: 3"), 9, ["backward.iteration", "did you mean 'iterations'"]),
         (("iterations: 3", "iterations: 1"), 9, ["backward.iterations", "found: 1", ">= 2"]),
         (("iterations: 3", "iterations: three"), 9, ["'three'", "whole number"]),
+        (("{shape: [2], dtype: int64", "{shape: [-2], dtype: int64"), 7, ["label.shape.0: is too small", "found: -2"]),
         (("dtype: float32", "dtype: flaot32"), 6, ["did you mean 'float32'"]),
         (
             ('model: "m:build", loss: "m:loss", optimizer', 'model: "mbuild", loss: "m:loss", optimizer'),
@@ -103,7 +104,7 @@ def test_mistakes_are_named(tmp_path, change, line, words):
         ("init: {alpha: 0.5}\n", ["init.alpha", "is too large"]),
         ("distributed: {batch_size: 5}\n", ["distributed.batch_size: cannot be shared equally"]),
         ("inference: {batch_sizes: [4]}\n", ["inference.batch_sizes: are not two or more different sizes"]),
-        ("inference: {batch_sizes: [1, true]}\n", ["are not two or more different sizes"]),
+        ("inference: {batch_sizes: [1, true]}\n", ["inference.batch_sizes.1", "found: True", "e.g. [1, 4]"]),
         ("loss: {variants: {a/b: {x: 1}}}\n", ["loss.variants.a/b", "cannot name a variant"]),
         ("loss: {variants: {gradient: {x: 1}}}\n", ["loss.variants.gradient", "cannot name a variant"]),
         ("updates: {iterations: 2}\n", ["updates.iterations: is too small"]),
