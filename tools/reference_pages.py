@@ -24,12 +24,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+import polib
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from list_constants import constants_page  # noqa: E402
 
-from tipchain.core.language import language, read_catalogue, say, speaking  # noqa: E402
+from tipchain.core.language import language, say, speaking  # noqa: E402
 from tipchain.core.yaml_reader import Reader, expected_of  # noqa: E402
 
 MADE = "_Made from the code by `tools/reference_pages.py`._\n"
@@ -123,7 +125,7 @@ def _made() -> str:
 @cache
 def catalogue() -> Mapping[str, str]:
     """Return the Chinese texts of these pages by the English ones."""
-    return read_catalogue(CATALOGUE.read_text(encoding="utf-8"))
+    return {one.msgid: one.msgstr for one in polib.pofile(str(CATALOGUE))}
 
 
 def translated(text: str) -> str:

@@ -26,7 +26,6 @@ from tipchain.core.language import (
     cut,
     in_rows,
     padded,
-    read_catalogue,
     say,
     speaking,
     terminal_width,
@@ -78,11 +77,6 @@ def test_every_message_is_translated_with_the_same_places():
         assert len(set(places(message))) == len(places(message)), message
         assert message.count("`") == told.count("`"), message
         assert re.fullmatch(language.EDGES, message)["text"] == message, "no text is looked up with the marks around it"
-
-
-def test_a_catalogue_has_escapes_and_texts_of_several_lines():
-    text = 'msgid ""\nmsgstr "head"\n\n# note\nmsgid "a \\"b\\"\\n"\n"c\\\\"\nmsgstr "甲"\n"乙"\n'
-    assert read_catalogue(text) == {'a "b"\nc\\': "甲乙"}
 
 
 SOURCE = '''

@@ -114,27 +114,12 @@ def template(message: str) -> str:
     return message if language() == "en" else catalogue().get(message.rstrip("."), message)
 
 
-def read_catalogue(text: str) -> dict[str, str]:
-    """Return the translations of a PO file by message."""
-    found: dict[str, str] = {}
-    key, parts = "", {"msgid": "", "msgstr": ""}
-    for line in [*text.splitlines(), 'msgid ""']:
-        match = re.fullmatch(r'(?:(msgid|msgstr) )?"(.*)"', line.strip())
-        if match is None:
-            continue
-        if match[1] == "msgid":
-            found[parts["msgid"]] = parts["msgstr"]
-            parts = {"msgid": "", "msgstr": ""}
-        key = match[1] or key
-        parts[key] += re.sub(r"\\(.)", lambda one: "\n" if one[1] == "n" else one[1], match[2])
-    found.pop("", None)
-    return found
-
-
 @cache
 def catalogue() -> Mapping[str, str]:
     """Return the Chinese catalogue."""
-    return read_catalogue((Path(__file__).parents[1] / "locale" / "zh.po").read_text(encoding="utf-8"))
+    import polib
+
+    return {one.msgid: one.msgstr for one in polib.pofile(str(Path(__file__).parents[1] / "locale" / "zh.po"))}
 
 
 @cache
