@@ -18,7 +18,7 @@ from tipchain import __version__
 from tipchain.commands.options import add_json, add_options, show
 from tipchain.core.json_text import parse_json
 from tipchain.core.language import many, say, table, terminal_width
-from tipchain.core.machine import DISTRIBUTIONS, OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, core_count, signal_name
+from tipchain.core.machine import DISTRIBUTIONS, THREAD_VARIABLES, core_count, needed_packages, signal_name
 from tipchain.errors import BAD, ExitCode, Outcome
 
 PYTHONS = ((3, 10), (3, 13))
@@ -149,14 +149,13 @@ def check_packages() -> list[DoctorLine]:
     from importlib.metadata import distributions
 
     found = []
-    for name, extra in (PACKAGES | OPTIONAL_PACKAGES).items():
+    for name, extra in needed_packages().items():
         if there := next(iter(distributions(name=name)), None):
-            found.append(DoctorLine(name, Outcome.PASS, there.version))
+            found.append(DoctorLine(there.metadata["Name"], Outcome.PASS, there.version))
             continue
         remedy = f'pip install "{extra}"' + (f", or {SET_UP}" if extra in SET_UP_BRINGS else "")
         line = _absent(name, remedy, CASES if extra == "tipchain[cases]" else "")
-        broken = extra == "tipchain" and name in PACKAGES
-        found.append(replace(line, outcome=Outcome.FAIL) if broken else line)
+        found.append(replace(line, outcome=Outcome.FAIL) if extra == "tipchain" else line)
     return found
 
 
