@@ -92,6 +92,7 @@ def test_mistakes_are_named(tmp_path, change, line, words):
         ("tolerances: {loss: {loss: {threshold: 1.0e-3}}}\n", ["looser than the default", "reason"]),
         ("tolerances: {loss: {loss: {rtol: 1.0e-3}}}\n", ["rtol and atol must be given together"]),
         ("modes: {lite_train_lite_infr: {}}\n", ["did you mean 'lite_train_lite_infer'"]),
+        ("modes: {whole_infer: {data: hole}}\n", ["modes.whole_infer.data", "found: hole", "did you mean 'whole'"]),
         ("known_deviations: [{subject: forward/logits, reason: ' '}]\n", ["why this deviation"]),
         ("weights: {init: kaiming, torch: a.pth}\n", ["either init or torch"]),
         ("weights: {paddle: a.pdparams}\n", ["weights.paddle: stands without 'torch'"]),

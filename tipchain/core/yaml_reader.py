@@ -271,7 +271,7 @@ class Reader:
         for number in re.findall(r"\d+", place):
             path, value = [*path, number], value[int(number)]
         if fact.startswith("Invalid enum value"):
-            raise self.unknown(tuple(path), kinds, found=value)
+            raise self.unknown(tuple(path), expected_of(kind).split(", "), found=value)
         limits = {"length": "is empty", ">": "is too small", "<": "is too large"}
         message = next((text for sign, text in limits.items() if sign in fact), "has the wrong kind of value")
         raise self.error(tuple(path), message, found=repr(value), expected=expected or expected_of(kind))
