@@ -22,15 +22,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
+
+import polib
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from list_constants import constants_page  # noqa: E402
 
-from tipchain.core.language import language, read_catalogue, say, speaking  # noqa: E402
-from tipchain.core.yaml_reader import Reader  # noqa: E402
+from tipchain.core.language import language, say, speaking  # noqa: E402
+from tipchain.core.yaml_reader import Reader, expected_of  # noqa: E402
 
 MADE = "_Made from the code by `tools/reference_pages.py`._\n"
 CATALOGUE = ROOT / "docs/reference.zh.po"
@@ -123,7 +125,7 @@ def _made() -> str:
 @cache
 def catalogue() -> Mapping[str, str]:
     """Return the Chinese texts of these pages by the English ones."""
-    return read_catalogue(CATALOGUE.read_text(encoding="utf-8"))
+    return {one.msgid: one.msgstr for one in polib.pofile(str(CATALOGUE))}
 
 
 def translated(text: str) -> str:
@@ -142,28 +144,19 @@ def _table(*columns: str) -> list[str]:
 def _recorded() -> Iterator[list[tuple[tuple[str, ...], str, str, Any]]]:
     """Yield a list that every key asked for goes into: path, key, what was expected, default."""
     asked: list[tuple[tuple[str, ...], str, str, Any]] = []
-    value, choice = Reader.value, Reader.choice
+    read = Reader.read
 
-    def value_(self: Reader, key: str, kinds: Any, expected: str, *, default: Any = ...) -> Any:
-        asked.append((self.path, key, expected, default))
-        return value(self, key, kinds, expected, default=default)
+    def read_(self: Reader, key: str, kind: Any, expected: str = "", *, default: Any = ...) -> Any:
+        choices = [get_args(one) for one in (kind, *get_args(kind)) if get_origin(one) is Literal]
+        words = _either(" or ", " 或 ").join(f"`{one}`" for one in choices[0] if one) if choices else ""
+        asked.append((self.path, key, expected or words or expected_of(kind), default))
+        return read(self, key, kind, expected, default=default)
 
-    def choice_(self: Reader, key: str, choices: Sequence[str], **default: Any) -> Any:
-        asked.append(
-            (
-                self.path,
-                key,
-                _either(" or ", " 或 ").join(f"`{one}`" for one in choices if one),
-                default.get("default", ...),
-            )
-        )
-        return choice(self, key, choices, **default)
-
-    Reader.value, Reader.choice = value_, choice_  # type: ignore[method-assign, assignment]
+    Reader.read = read_  # type: ignore[method-assign, assignment]
     try:
         yield asked
     finally:
-        Reader.value, Reader.choice = value, choice  # type: ignore[method-assign]
+        Reader.read = read  # type: ignore[method-assign]
 
 
 def keys_of(kind: str, *reads: Callable[[], object]) -> list[Key]:

@@ -24,6 +24,12 @@ def machine(monkeypatch, tmp_path):
     return found
 
 
+def need(monkeypatch, name, extra):
+    """Let tipchain need one more package."""
+    needed = {**doctor.needed_packages(), name: extra}
+    monkeypatch.setattr(doctor, "needed_packages", lambda: needed)
+
+
 def answer(capsys) -> tuple[bool, dict[str, dict]]:
     report = json.loads(capsys.readouterr().out)
     return report["ready"], {finding["subject"]: finding for finding in report["findings"]}
@@ -42,7 +48,7 @@ def test_a_plain_installation_is_no_failure_and_the_end_says_what_it_does(machin
         machine[name] = DoctorLine(
             subject=name, outcome=Outcome.SKIP, detail="not installed", remedy=f"get {name}", needed_for=ALIGNING
         )
-    monkeypatch.setitem(doctor.PACKAGES, "pillow-of-nobody", "tipchain[cases]")
+    need(monkeypatch, "pillow-of-nobody", "tipchain[cases]")
     assert main(["doctor"]) == 0
     assert capsys.readouterr().out.splitlines()[-3:] == [
         "ready for diff, report, lint and plan",
@@ -66,15 +72,15 @@ def test_one_framework_is_enough_to_record_its_side(machine, capsys):
 
 
 def test_without_the_packages_of_the_shipped_cases_own_cases_run(machine, capsys, monkeypatch):
-    monkeypatch.setitem(doctor.PACKAGES, "pillow-of-nobody", "tipchain[cases]")
+    need(monkeypatch, "pillow-of-nobody", "tipchain[cases]")
     assert main(["doctor"]) == 0
     assert capsys.readouterr().out.splitlines()[-2] == "ready for align and run of your own cases"
 
 
 def test_a_package_of_tipchain_itself_must_be_there(machine, capsys, monkeypatch):
-    monkeypatch.setitem(doctor.PACKAGES, "numpy-of-nobody", "tipchain")
+    need(monkeypatch, "numpy-of-nobody", "tipchain")
     assert main(["doctor"]) == 1
-    assert "\nBROKEN   numpy-of-nobody" in capsys.readouterr().out
+    assert "\nBROKEN  numpy-of-nobody" in capsys.readouterr().out
 
 
 def test_a_broken_framework_is_exit_1_with_the_way_out(machine, capsys):
@@ -84,7 +90,7 @@ def test_a_broken_framework_is_exit_1_with_the_way_out(machine, capsys):
     assert main(["doctor"]) == 1
     lines = capsys.readouterr().out.splitlines()
     at = next(number for number, line in enumerate(lines) if "libx.so: no version" in line)
-    assert lines[at].startswith("BROKEN   paddle")
+    assert lines[at].startswith("BROKEN  paddle")
     assert lines[at + 1].strip() == "-> pip install paddlepaddle"
     assert lines[-1].startswith("not ready")
 
@@ -145,10 +151,10 @@ def test_the_real_frameworks(name, forked):
 
 
 def test_a_missing_package(monkeypatch):
-    monkeypatch.setitem(doctor.PACKAGES, "no-such-package", "tipchain")
-    monkeypatch.setitem(doctor.PACKAGES, "no-such-picture", "tipchain[cases]")
-    monkeypatch.setitem(doctor.OPTIONAL_PACKAGES, "no-such-luxury", "tipchain[onnx]")
-    monkeypatch.setitem(doctor.OPTIONAL_PACKAGES, "no-such-engine", "tipchain[ray]")
+    need(monkeypatch, "no-such-package", "tipchain")
+    need(monkeypatch, "no-such-picture", "tipchain[cases]")
+    need(monkeypatch, "no-such-luxury", "tipchain[onnx]")
+    need(monkeypatch, "no-such-engine", "tipchain[ray]")
     found = {finding.subject: finding for finding in check_packages()}
     assert found["numpy"].outcome is Outcome.PASS
     assert found["no-such-package"].outcome is Outcome.FAIL

@@ -26,7 +26,6 @@ from tipchain.core.language import (
     cut,
     in_rows,
     padded,
-    read_catalogue,
     say,
     speaking,
     terminal_width,
@@ -78,11 +77,6 @@ def test_every_message_is_translated_with_the_same_places():
         assert len(set(places(message))) == len(places(message)), message
         assert message.count("`") == told.count("`"), message
         assert re.fullmatch(language.EDGES, message)["text"] == message, "no text is looked up with the marks around it"
-
-
-def test_a_catalogue_has_escapes_and_texts_of_several_lines():
-    text = 'msgid ""\nmsgstr "head"\n\n# note\nmsgid "a \\"b\\"\\n"\n"c\\\\"\nmsgstr "甲"\n"乙"\n'
-    assert read_catalogue(text) == {'a "b"\nc\\': "甲乙"}
 
 
 SOURCE = '''
@@ -256,12 +250,9 @@ def test_chinese_characters_take_two_columns():
     assert padded("日志", 6) == "日志  "
     assert cut("误差超出允许值", 9) == "误差超出…"
     assert cut("误差超出", 8) == "误差超出"
-    assert cut("resnet fails in three stages", 20) == "resnet fails in…"
     assert cut("resnet fails in", 15) == "resnet fails in"
     assert cut("resnet fails in three", 16) == "resnet fails in…"
-    assert cut("  误差超出允许值 forward", 18) == "  误差超出允许值…"
     assert cut("log /runs/nights/20260101/items/resnet/log", 20) == "log /runs/nights/20…"
-    assert [cut("误差", width) for width in (2, 1, 0, -1)] == ["…", "…", "", ""]
 
 
 def test_lines_break_beside_characters_and_never_before_a_mark_that_ends_something():
@@ -282,7 +273,6 @@ def test_no_line_is_wider_than_it_may_be_and_nothing_is_left_out(text, width):
 def test_further_lines_stand_below_the_head_whose_color_takes_no_columns():
     head = f"{language.paint('失败', '31', color=True)}  "
     assert in_rows("误差超出，见 log", 12, head) == [f"{head}误差超", "      出，见", "      log"]
-    assert in_rows(language.paint("误差：", "31", color=True), 4) == ["\x1b[31m误", "差：\x1b[0m"]
     assert language.table([("名", "a"), ("name", "b")]) == ["名    a", "name  b"]
 
 
@@ -292,6 +282,18 @@ def test_further_lines_stand_below_the_head_whose_color_takes_no_columns():
 def test_a_number_stays_with_its_unit(text):
     for width in range(1, 40):
         assert not any(re.search(r"\d$", row) for row in in_rows(text, width))
+
+
+def test_a_path_stays_whole_and_a_table_is_as_wide_as_its_cells():
+    path = f"/runs/{'x' * 300}/report.json"
+    assert in_rows(f"see {path} for more", 80) == ["see", path, "for more"]
+    assert language.table([(path, "100 %"), ("b", path)]) == [f"{path}  100 %", f"b{' ' * len(path)} {path}"]
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--version", "--lang", "zh"]])
+def test_rich_is_not_loaded_for_a_version(words):
+    code = f"import sys, tipchain.cli\ntry: tipchain.cli.main({words})\nfinally: assert 'rich' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 # Whole outputs.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import re
 import threading
 from dataclasses import dataclass
 
@@ -23,6 +24,11 @@ class Clock:
 class Terminal(io.StringIO):
     def isatty(self):
         return True
+
+    @property
+    def shown(self):
+        """What was written, without the marks that hide and show the cursor."""
+        return re.sub(r"\x1b\[\?25[hl]", "", self.getvalue())
 
 
 @pytest.fixture
@@ -108,25 +114,27 @@ def test_a_terminal_is_told_in_the_readers_language(terminal, monkeypatch):
     monkeypatch.setenv("TIPCHAIN_LANG", "zh")
     with Progress(terminal, clock=Clock()) as progress:
         progress.stage("preparing inputs and weights")
-        assert terminal.getvalue() == " 0:00  正在准备输入和权重"
+        assert terminal.shown == " 0:00  正在准备输入和权重"
 
 
 def test_a_terminal_shows_one_line_that_goes_away(terminal):
     clock = Clock()
     progress = Progress(terminal, clock=clock)
     progress.stage("forward", 1, 3)
-    assert terminal.getvalue() == " 0:00  [1/3] forward"
+    assert terminal.shown == " 0:00  [1/3] forward"
     clock.now += 67
     progress.say("torch and Paddle", 30.0)
     progress._draw()
-    assert terminal.getvalue().endswith("\r\x1b[2K 1:07  [1/3] forward: torch and Paddle, about 0:30 left")
+    assert terminal.shown.endswith("\r\x1b[2K 1:07  [1/3] forward: torch and Paddle, about 0:30 left")
     clock.now += 31
     progress._draw()
-    assert terminal.getvalue().endswith("\r\x1b[2K 1:38  [1/3] forward: torch and Paddle"), "it is over: nobody knows"
+    assert terminal.shown.endswith("\r\x1b[2K 1:38  [1/3] forward: torch and Paddle"), "it is over: nobody knows"
     with progress.hidden():
-        assert terminal.getvalue().endswith("\r\x1b[2K")
+        assert terminal.shown.endswith("\r\x1b[2K\r")
+    progress._draw()
     progress.__exit__()
-    assert terminal.getvalue().endswith("\r\x1b[2K")
+    assert terminal.shown.endswith("\r\x1b[2K\r")
+    assert terminal.getvalue().count("\x1b[?25h") > terminal.getvalue().count("\x1b[?25l")
 
 
 def test_the_time_goes_on_while_nothing_is_said(terminal):
@@ -160,10 +168,15 @@ def test_lines_are_printed_above_those_at_the_bottom(terminal):
     screen = Screen(terminal)
     screen.draw(["one", "x" * 99])
     screen.print("above")
-    shown = f"one\n{'x' * 58}…"
-    assert terminal.getvalue() == f"{shown}\r\x1b[2K\x1b[1A\x1b[2Kabove\n{shown}"
+    shown = f"one\n{'x' * 59}…"
+    assert terminal.shown == f"{shown}\r\x1b[2K\x1b[1A\x1b[2Kabove\n{shown}"
+    screen.draw(list("0123456789"))
+    assert terminal.shown.endswith("5\n6\n... and 3 more")
     screen.draw([])
-    assert screen.drawn == []
+    end = terminal.shown
+    screen.draw([])
+    screen.print("after")
+    assert terminal.shown == f"{end}after\n"
 
 
 @dataclass

@@ -1,7 +1,5 @@
 """Whatever stands in a YAML file, it is read or refused with its line, in bounded memory."""
 
-import subprocess
-import sys
 import tracemalloc
 
 import pytest
@@ -74,23 +72,3 @@ def test_aliases_and_merges_that_save_writing_are_read(tmp_path):
     document = load_yaml(path)
     assert document.data["k299"] == {"x": 1, "y": [1, 2, 3], "z": 299}
     assert document.line(("k299", "z")) == 301
-
-
-def test_pyyaml_compiles_the_patterns_of_its_own_reader_for_those_who_use_it():
-    program = """
-import re
-from tipchain.core.yaml_reader import load_yaml, yaml
-assert isinstance(re.compile("x"), re.Pattern)
-pattern = yaml.reader.Reader.NON_PRINTABLE
-assert "search" not in vars(pattern), "compiled"
-print(yaml.load("{a: 2024-01-02, b: [yes, 1.5, ~]}", yaml.SafeLoader), "search" in vars(pattern))
-try:
-    yaml.load("a: \\x00", yaml.SafeLoader)
-except yaml.reader.ReaderError as error:
-    print(error.reason)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == [
-        "{'a': datetime.date(2024, 1, 2), 'b': [True, 1.5, None]} True",
-        "special characters are not allowed",
-    ]

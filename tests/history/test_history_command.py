@@ -40,9 +40,9 @@ def out(capsys, *words: str, code: int = 0) -> str:
 
 def test_list(project, capsys):
     assert out(capsys, "list", "--limit", "2").splitlines() == [
-        "name       commit     items and what they are of",
-        "suite-002             1 PASS, 1 FAIL: suite",
-        "suite-001             2 PASS: suite",
+        "name       commit  items and what they are of",
+        "suite-002          1 PASS, 1 FAIL: suite",
+        "suite-001          2 PASS: suite",
     ]
     listed = json.loads(out(capsys, "list", "--json", "-"))
     assert (listed[0]["name"], listed[0]["counts"]) == ("suite-002", {"PASS": 1, "FAIL": 1})

@@ -70,9 +70,9 @@ def test_on_a_terminal_lines_fit_and_are_taken_away(monkeypatch):
     now, stream = [0.0], Terminal()
     view = NightView(stream, 9, 2, lambda: now[0])
     view.tick(lambda: STATE)
-    drawn = stream.getvalue().split("\n")
+    drawn = stream.getvalue().rpartition("\x1b[?25h")[2].split("\n")
     assert len(drawn) <= 9
-    assert all(len(line) <= 39 for line in drawn)
+    assert all(len(line) <= 40 for line in drawn)
     assert drawn[-1] == "... and 24 more"
     assert "\x1b[2J" not in stream.getvalue()
     before = len(stream.getvalue())
@@ -81,4 +81,4 @@ def test_on_a_terminal_lines_fit_and_are_taken_away(monkeypatch):
     view.ended(ended())
     assert stream.getvalue()[before:].count("\x1b[1A\x1b[2K") == len(drawn) - 1
     view.close()
-    assert stream.getvalue().endswith("\x1b[1A\x1b[2K")
+    assert stream.getvalue().endswith("\x1b[1A\x1b[2K\r\x1b[2K\x1b[?25h\r")

@@ -65,7 +65,7 @@ def test_probabilities_are_positive_and_sum_to_one(tmp_path):
     [
         ("{shape: [2], shapes: [[2]]}", ["inputs.image.shape", "stands beside shapes"]),
         ("{shapes: [[2, 3], [2, 3]]}", ["names a shape twice"]),
-        ("{shapes: [[2, 3], [2, 0]]}", ["inputs.image.shapes", "is not a shape", "found: [2, 0]"]),
+        ("{shapes: [[2, 3], [2, 0]]}", ["inputs.image.shapes", "shapes.1.1: is too small", "found: 0"]),
         ("{shape: [2], dtype: int64, values: probabilities}", ["inputs.image.values", "float dtype"]),
         (
             "{shapes: [[2], [3]]}\n  other: {shapes: [[2], [3], [4]]}",

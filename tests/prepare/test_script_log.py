@@ -13,7 +13,6 @@ import pytest
 from chain_samples import a_plan
 
 from tipchain.chain.plan import Artifact, Command, Plan
-from tipchain.core.progress import CLEAR
 from tipchain.prepare import suite
 from tipchain.prepare.keep import left_aside, put_back, start_keeping
 from tipchain.prepare.suite import TICK_S, Download, NamedPath, find_troubles, named_paths, unfinished_downloads
@@ -156,7 +155,7 @@ def test_on_a_terminal_it_is_one_line_that_goes_away(told, capsys):
     text = told(capsys, terminal=True)
     assert "\n" not in text
     assert "  0 s, log 2 kB: c d ccc" in text
-    assert text.endswith(CLEAR)
+    assert text.endswith("\r\x1b[2K\x1b[?25h\r")
 
 
 @pytest.mark.parametrize("begins", [False, True])

@@ -38,7 +38,8 @@ class Screen(io.StringIO):
 
     def lines(self):
         rows, row = [""], 0
-        for part in re.split(r"(\r\x1b\[2K|\x1b\[1A\x1b\[2K|\n)", self.getvalue()):
+        shown = re.sub(r"\x1b\[\?25[hl]\r?", "", self.getvalue())
+        for part in re.split(r"(\r\x1b\[2K|\x1b\[1A\x1b\[2K|\n)", shown):
             if part == "\n":
                 row += 1
                 rows += [""] if row == len(rows) else []

@@ -191,10 +191,10 @@ def parse_layout(text: str) -> tuple[SlotRule, ...]:
 
 _Part = TypeVar("_Part")
 NAMED: Sequence[Json] = (Role, Template, RoleOrTemplate)
-TEXTS = (list, str, bool, int, float, type(None)), "a text or a list of texts"
-LISTS: Mapping[Json, tuple[tuple[type, ...], str]] = {
+TEXTS = list | str | bool | int | float | None, "a text or a list of texts"
+LISTS: Mapping[Json, tuple[Json, str]] = {
     **dict.fromkeys((str, Role, Template), TEXTS),
-    Choice: ((list, dict, str), "a template, or a list of them"),
+    Choice: (list | dict | str, "a template, or a list of them"),
 }
 """Types that may stand for a list, and the list's name."""
 
@@ -230,11 +230,11 @@ class _Profile:
         suite = self.read(
             Suite,
             reader,
-            name=reader.text("suite"),
+            name=reader.read("suite", str),
             file=str(self.path),
             marks=self.read(Marks, reader.mapping("recognise", optional=True)),
             layout=layout,
-            reads=reader.value("reads", int, "a number of lines", default=None),
+            reads=reader.read("reads", int, "a number of lines", default=None),
             rest=reader.choice("values", ("cut", "rest"), default="cut") == "rest",
             pipes=reader.choice("pipes", ("blanks", "refuse"), default="blanks") == "blanks",
             trainers=self.trainers(),
@@ -243,7 +243,7 @@ class _Profile:
             train=self.read(Step, train),
             versions=versions,
             version=tuple(versions[index].title for index in self.applied),
-            drivers=frozenset(reader.text("drivers", default="").split()),
+            drivers=frozenset(reader.read("drivers", str, default="").split()),
         )
         self.check(suite)
         return suite
@@ -264,13 +264,11 @@ class _Profile:
         inner, path, given = get_args(hint), (*reader.path, key), reader.data.get(key)
         found: Json
         if hint in (*NAMED, str) or type(None) in inner:
-            found = reader.text(key, **default)
+            found = reader.read(key, str, **default)
             kind = inner[0] if type(None) in inner else hint
             self.seen += [(path, kind, found)] if found and kind in NAMED else []
-        elif hint in (bool, int):
-            found = (reader.flag if hint is bool else reader.integer)(key, **default)
-        elif origin is Literal:
-            found = reader.choice(key, inner, **default)
+        elif hint in (bool, int) or origin is Literal:
+            found = reader.read(key, hint, **default)
         elif origin is Mapping:
             own = reader.mapping(key, optional=bool(default))
             self.seen += [((*path, name), hint, name) for name in own.data if hint == Conditions]
@@ -278,7 +276,7 @@ class _Profile:
             found = {name: self.value(own, name, inner[1], **more) for name in own.data}
         elif origin in (tuple, frozenset):
             kinds, expected = LISTS.get(inner[0], (list, "a list"))
-            entries = reader.value(key, kinds, expected, **dict.fromkeys(default, ()))
+            entries = reader.read(key, kinds, expected, **dict.fromkeys(default, ()))
             entries = entries if isinstance(entries, (list, tuple, frozenset)) else [] if entries == "" else [entries]
             if inner[0] in (str, Role):
                 entries = ["null" if one is None else str(one) for one in entries]
@@ -301,7 +299,7 @@ class _Profile:
         return found
 
     def layout(self) -> tuple[SlotRule, ...]:
-        layout = parse_layout(self.reader.text("layout"))
+        layout = parse_layout(self.reader.read("layout", str))
         if not layout or layout[0].kind != "header":
             raise self.reader.error("layout", "does not begin with a section", expected="=train_params ...")
         roles = [rule.role for rule in layout if rule.role]

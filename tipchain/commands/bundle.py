@@ -20,7 +20,7 @@ from tipchain.bundle.manifest import (
 )
 from tipchain.commands.options import add_action, add_mode, add_options, add_timeout, check_data_path, run_action
 from tipchain.core.files import local_time
-from tipchain.core.language import escaped, escaped_lines, many, padded, say, table
+from tipchain.core.language import escaped, escaped_lines, many, say, table
 from tipchain.errors import ExitCode, OutputError, UsageError
 from tipchain.modes import parse_device, parse_mode, parse_stages
 
@@ -91,14 +91,13 @@ def describe(folder: Path, manifest: BundleManifest) -> list[str]:
         "files": f"{len(manifest.files)}, {size / 1e6:.1f} MB",
         "content": f"sha256 {manifest.content}",
     }
-    return [str(folder), *(f"  {padded(say(name), 9)} {say(escaped(value))}" for name, value in facts.items())]
+    rows = [*facts.items(), *(("moved", f"{move.when} by {move.who}: {move.why}") for move in manifest.moves)]
+    return [str(folder), *(f"  {line}" for line in table((say(name), say(escaped(value))) for name, value in rows))]
 
 
 def _show(args: argparse.Namespace) -> int:
     manifest = read_manifest(args.bundle)
     print("\n".join(describe(args.bundle, manifest)))
-    for move in manifest.moves:
-        print(f"  {padded(say('moved'), 9)} {say(escaped(f'{move.when} by {move.who}: {move.why}'))}")
     problems = damages(args.bundle, manifest)
     for problem in problems:
         print(escaped_lines(problem), file=sys.stderr)

@@ -17,8 +17,8 @@ from importlib.util import find_spec
 from tipchain import __version__
 from tipchain.commands.options import add_json, add_options, show
 from tipchain.core.json_text import parse_json
-from tipchain.core.language import columns, in_rows, many, padded, say, terminal_width
-from tipchain.core.machine import DISTRIBUTIONS, OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, core_count, signal_name
+from tipchain.core.language import many, say, table, terminal_width
+from tipchain.core.machine import DISTRIBUTIONS, THREAD_VARIABLES, core_count, needed_packages, signal_name
 from tipchain.errors import BAD, ExitCode, Outcome
 
 PYTHONS = ((3, 10), (3, 13))
@@ -105,15 +105,11 @@ def missing(findings: Sequence[DoctorLine]) -> dict[str, list[str]]:
 
 def render(findings: Sequence[DoctorLine]) -> str:
     """Return the report as text, one line per finding and one per remedy."""
-    width = max(columns(say(finding.subject)) for finding in findings)
-    lines = [f"tipchain {__version__}"]
+    rows = []
     for finding in findings:
-        word, subject = padded(say(WORDS[finding.outcome]), 8), padded(say(finding.subject), width)
-        head, detail = f"{word} {subject}  ", say(finding.detail)
-        lines += [head + detail] if "/" in detail else in_rows(detail, terminal_width(), head)
-        if finding.remedy:
-            lines += in_rows(say(finding.remedy), terminal_width(), f"{' ' * columns(head)}-> ")
-    return "\n".join([*lines, *map(say, _end(findings))])
+        rows.append((say(WORDS[finding.outcome]), say(finding.subject), say(finding.detail)))
+        rows += [("", "", f"-> {say(finding.remedy)}")] if finding.remedy else []
+    return "\n".join([f"tipchain {__version__}", *table(rows, terminal_width()), *map(say, _end(findings))])
 
 
 def _end(findings: Sequence[DoctorLine]) -> list[str]:
@@ -153,14 +149,13 @@ def check_packages() -> list[DoctorLine]:
     from importlib.metadata import distributions
 
     found = []
-    for name, extra in (PACKAGES | OPTIONAL_PACKAGES).items():
+    for name, extra in needed_packages().items():
         if there := next(iter(distributions(name=name)), None):
-            found.append(DoctorLine(name, Outcome.PASS, there.version))
+            found.append(DoctorLine(there.metadata["Name"], Outcome.PASS, there.version))
             continue
         remedy = f'pip install "{extra}"' + (f", or {SET_UP}" if extra in SET_UP_BRINGS else "")
         line = _absent(name, remedy, CASES if extra == "tipchain[cases]" else "")
-        broken = extra == "tipchain" and name in PACKAGES
-        found.append(replace(line, outcome=Outcome.FAIL) if broken else line)
+        found.append(replace(line, outcome=Outcome.FAIL) if extra == "tipchain" else line)
     return found
 
 

@@ -79,10 +79,10 @@ def _said(one: Linted, found: Found) -> str:
 
 def _finding_rows(one: Linted, found: Found, color: bool, width: int) -> list[str]:
     finding = found.finding
-    word = say(f"{finding.severity}: ")
-    severity = word.replace(word.rstrip(), paint(word.rstrip(), COLORS[finding.severity], color))
-    text = clean(f"{_said(one, found)} [{finding.code}]")
-    return in_rows(f"{clean(_place(one, found))}: {severity}{text}", width, rest=INDENT)
+    place, word = clean(_place(one, found)), say(f"{finding.severity}: ")
+    first, *rest = in_rows(f"{place}: {word}{clean(_said(one, found))} [{finding.code}]", width, rest=INDENT)
+    painted = paint(word.rstrip(), COLORS[finding.severity], color)
+    return [first.replace(f"{place}: {word.rstrip()}", f"{place}: {painted}", 1), *rest]
 
 
 def _as_json(one: Linted) -> dict[str, object]:

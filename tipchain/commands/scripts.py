@@ -11,12 +11,11 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
 from tipchain.commands.align import add_run_arguments, align_case, aligned, from_root
 from tipchain.commands.options import Parser, add_color, check_targets, text_stream
-from tipchain.core.files import append
+from tipchain.core.files import append, local_time
 from tipchain.core.language import coloring, escaped, say
 from tipchain.errors import ExitCode, Outcome, RecordError
 from tipchain.framework_types import Array
@@ -166,7 +165,7 @@ def _check(args: argparse.Namespace, stage: str) -> int:
     from tipchain.report.write import with_page, write_report
 
     check_targets(args)
-    started, clock = datetime.now().astimezone(), time.perf_counter()
+    started, clock = local_time(), time.perf_counter()
     case, mode = load_case(from_root(args.case)), parse_mode(args.mode)
     out = out_folder(args.out, case, mode)
     rules = Rules.of(case, strict=args.strict)
@@ -182,7 +181,7 @@ def _check(args: argparse.Namespace, stage: str) -> int:
         mode=mode.value,
         run=os.path.relpath(out / LATEST),
         verdicts=tuple(judged.verdicts),
-        started=started.isoformat(timespec="seconds"),
+        started=started,
         seconds=time.perf_counter() - clock,
         versions=installed_versions(),
         notes=tuple(judged.notes),

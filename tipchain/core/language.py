@@ -9,9 +9,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache, lru_cache
+from io import StringIO
+from itertools import pairwise
 from pathlib import Path
-from typing import TextIO
-from unicodedata import combining, east_asian_width
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _SEQUENCES = (
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # ECMA-48: CSI, and OSC, DCS, SOS, PM, APC
@@ -110,35 +114,12 @@ def template(message: str) -> str:
     return message if language() == "en" else catalogue().get(message.rstrip("."), message)
 
 
-def columns(text: str) -> int:
-    """Return a text's width in columns: Chinese characters take two, accents and colors none."""
-    text = clean(text) if "\x1b" in text else text
-    if text.isascii():
-        return len(text)
-    return sum(0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1 for one in text)
-
-
-def read_catalogue(text: str) -> dict[str, str]:
-    """Return the translations of a PO file by message."""
-    found: dict[str, str] = {}
-    key, parts = "", {"msgid": "", "msgstr": ""}
-    for line in [*text.splitlines(), 'msgid ""']:
-        match = re.fullmatch(r'(?:(msgid|msgstr) )?"(.*)"', line.strip())
-        if match is None:
-            continue
-        if match[1] == "msgid":
-            found[parts["msgid"]] = parts["msgstr"]
-            parts = {"msgid": "", "msgstr": ""}
-        key = match[1] or key
-        parts[key] += re.sub(r"\\(.)", lambda one: "\n" if one[1] == "n" else one[1], match[2])
-    found.pop("", None)
-    return found
-
-
 @cache
 def catalogue() -> Mapping[str, str]:
     """Return the Chinese catalogue."""
-    return read_catalogue((Path(__file__).parents[1] / "locale" / "zh.po").read_text(encoding="utf-8"))
+    import polib
+
+    return {one.msgid: one.msgstr for one in polib.pofile(str(Path(__file__).parents[1] / "locale" / "zh.po"))}
 
 
 @cache
@@ -278,11 +259,36 @@ def many(count: int, one: str, several: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
-# Layout in columns.
+# Layout in columns, by rich.
 
 
 WIDTH = 80
 """Columns of a text where no terminal has others."""
+UNIT = r"(?<=\d) (?=(?:%|ms|s|[KMGT]i?B|times)(?!\w))"
+"""The blank between a number and its unit, which stay on one line."""
+BESIDE_HAN = r"(?<=[^\s（])(?=[\u2e80-\uffef])(?![，。；：、）])|(?<=[\u2e80-\uffef])(?<!（)(?=[^\s，。；：、）])"
+"""Where a line may end without a blank: beside a Chinese character, but never before a mark that ends something."""
+NO_BREAK, BREAK = "\ufdd0", "\x1f"
+"""Stand-ins for blanks: rich takes the first one for a letter, the second one for a blank without a width."""
+MOST_COLUMNS = 10**6
+"""So that rich never cuts a table."""
+
+
+def text_console(stream: TextIO, width: int | None = None) -> Console:
+    """Return rich's console for a text whose colors are chosen already."""
+    from rich.console import Console as _Console
+
+    return _Console(file=stream, width=width, force_terminal=True, color_system="standard", no_color=False)
+
+
+def columns(text: str) -> int:
+    """Return a text's width in columns: Chinese characters take two, accents and colors none."""
+    text = clean(text) if "\x1b" in text else text
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def padded(text: str, width: int) -> str:
@@ -290,39 +296,34 @@ def padded(text: str, width: int) -> str:
     return text + " " * (width - columns(text))
 
 
-def table(rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return rows with their cells in columns."""
-    rows = list(rows)
-    widths = [max(map(columns, cells)) for cells in zip(*rows, strict=True)]
-    return ["  ".join(map(padded, cells, widths)).rstrip() for cells in rows]
-
-
 def aligned(text: str, width: int) -> str:
     """Return a text behind blanks that fill it up to so many columns."""
     return " " * (width - columns(text)) + text
 
 
-def cut(text: str, width: int) -> str:
-    """Return a text cut to at most so many columns, the cut marked.
+def table(rows: Iterable[Sequence[str]], width: int | None = None) -> list[str]:
+    """Return rows with their cells in columns; with a width, the last cell's lines stand below one another."""
+    from rich.table import Table
+    from rich.text import Text
 
-    It is cut between words, unless a quarter of the columns would be empty then: a path or an id is cut within.
-    """
+    if width is not None:
+        rows = list(rows)
+        room = width - sum(max(map(columns, cells)) + 2 for cells in zip(*(row[:-1] for row in rows), strict=True))
+        rows = [(*cells, "\n".join(in_rows(last, room))) for *cells, last in rows]
+    grid, lines = Table.grid(padding=(0, 2, 0, 0)), StringIO()
+    for cells in rows:
+        grid.add_row(*map(Text.from_ansi, cells))
+    text_console(lines, MOST_COLUMNS).print(grid)
+    return [line.rstrip() for line in lines.getvalue().splitlines()]
+
+
+def cut(text: str, width: int) -> str:
+    """Return a text cut to at most so many columns, the cut marked."""
     if columns(text) <= width:
         return text
-    room = max(width - 1, 0)
-    kept = text[:room]
-    while columns(kept) > room:
-        kept = kept[:-1]
-    indent = text[: len(text) - len(text.lstrip())]
-    words = in_rows(text[len(indent) : len(kept) + 1], room, indent)[0]
-    kept = words if 3 * room <= 4 * columns(words) <= 4 * room else kept
-    return f"{kept.rstrip()}…" if width > 0 else ""
+    from rich.cells import set_cell_size
 
-
-UNITS = r"\d (?:%|ms|s|[KMGT]i?B|times)(?!\w)"
-"""A number's end and its unit, which stay on one line."""
-COLOR = r"\x1b\[\d*m"
-WORDS = rf"\s+|(?:（|{COLOR})*(?:(?:(?!{UNITS})[^\s\u2e80-\uffef]|{UNITS})+|[\u2e80-\uffef])(?:[，。；：、）]|{COLOR})*"
+    return f"{set_cell_size(text, width - 1).rstrip()}…"
 
 
 def below(head: str, rows: Iterable[str]) -> list[str]:
@@ -334,20 +335,19 @@ def below(head: str, rows: Iterable[str]) -> list[str]:
 def in_rows(text: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
     """Return a text in lines behind ``first``, whole; further ones stand behind ``rest``, else below the first.
 
-    A line ends at a blank or beside a Chinese character, but never before a mark that ends something. Paths and code are not
-    broken, and a number stays with its unit.
+    Paths and code are not broken, and a number stays with its unit.
     """
     if text.isascii() and text.isprintable() and len(first) + len(text) <= width:
         return [first + text.rstrip()]
-    rows, row, indent = [], "", first
+    from rich._wrap import divide_line  # what a console wraps has words that are longer than a line broken
+
     rest = " " * columns(first) if rest is None else rest
-    for word in re.findall(WORDS, re.sub(r"\s", " ", text.expandtabs())):
-        if row.strip() and columns(indent + row + word.rstrip()) > width:
-            rows.append(f"{indent}{row}".rstrip())
-            row, indent = "", rest
-        if row or word.strip() or not rows:
-            row += word
-    return [*rows, f"{indent}{row}".rstrip()]
+    words = re.sub(UNIT, NO_BREAK, re.sub(BESIDE_HAN, BREAK, re.sub(r"\s", " ", text.expandtabs())))
+    start = next(iter(divide_line(words, width - columns(first), fold=False)), len(words))
+    ends = [start, *(start + at for at in divide_line(words[start:], width - columns(rest), fold=False)), None]
+    rows = [words[:start], *(words[slice(*at)] for at in pairwise(ends))]
+    rows = [row.replace(BREAK, "").replace(NO_BREAK, " ") for row in rows]
+    return [f"{rest if number else first}{row}".rstrip() for number, row in enumerate(rows) if row or not number]
 
 
 def fold(text: str, width: int) -> str:

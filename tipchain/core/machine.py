@@ -6,6 +6,7 @@ import atexit
 import gc
 import os
 import pickle
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -261,27 +262,6 @@ def kept_import(name: str) -> Iterator[None]:
 
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
-PACKAGES = {
-    "numpy": "tipchain",
-    "PyYAML": "tipchain",
-    "filelock": "tipchain",
-    "safetensors": "tipchain",
-    "pillow": "tipchain[cases]",
-    "scikit-learn": "tipchain[cases]",
-}
-"""The packages that the engine (``tipchain``) and the shipped cases need, each with the extra that brings it."""
-OPTIONAL_PACKAGES = {
-    "paddle2onnx": "tipchain[onnx]",
-    "onnxruntime": "tipchain[onnx]",
-    "SQLAlchemy": "tipchain",
-    "psycopg": "tipchain[postgres]",
-    "scipy": "tipchain[stats]",
-    "ray": "tipchain[ray]",
-    "reprod-log": "tipchain[cpu]",
-    "paconvert": "tipchain[port]",
-}
-"""Packages of single parts: the ONNX half of the inference stage, the history, metrics over several seeds, a cluster, reprod_log's users, `port`."""
-
 
 CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV)
 """The signals that end a process which did not mean to end."""
@@ -352,6 +332,19 @@ def installed_versions(path: list[str] | None = None) -> dict[str, str]:
             for found in metadata.distributions(name=one, path=sys.path if path is None else path):
                 versions.setdefault(name, found.version)
     return versions
+
+
+def needed_packages() -> dict[str, str]:
+    """Return the packages that tipchain needs besides the frameworks, each with what brings it: ``tipchain``, or with an extra."""
+    from importlib import metadata
+
+    frameworks, needed = {name for names in DISTRIBUTIONS.values() for name in names} - {"numpy"}, {}
+    with suppress(metadata.PackageNotFoundError):  # a source tree that nobody installed
+        for line in metadata.requires("tipchain") or ():
+            name, extra = re.split(r"[^\w.-]", line, maxsplit=1)[0], re.search(r"extra == .(\w+)", line)
+            if name not in frameworks:
+                needed[name] = f"tipchain[{extra[1]}]" if extra else "tipchain"
+    return needed
 
 
 def versions_of(python: str) -> dict[str, str]:

@@ -7,7 +7,6 @@ is told only once one like it has come true: what the first half of the pieces f
 from __future__ import annotations
 
 import os
-import shutil
 import statistics
 import sys
 import threading
@@ -15,13 +14,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from tipchain.core.language import clean, cut, say
+from tipchain.core.language import clean, say, text_console
+
+if TYPE_CHECKING:
+    from rich.live import Live
 
 REDRAW_S = 0.2
-UP_AND_CLEAR = "\x1b[1A\x1b[2K"
-CLEAR = "\r\x1b[2K"
 TRUE_WITHIN = 2.0
 """An estimate came true if it was off by less than this factor: it then told the right order of waiting."""
 LATE = "not compared: out of time"
@@ -196,7 +196,7 @@ class Pace:
 
 
 class Screen:
-    """Lines at a terminal's bottom that are redrawn below the printed ones.
+    """Lines at a terminal's bottom that are redrawn below the printed ones, by rich.
 
     Args:
         stream: where to.
@@ -206,7 +206,7 @@ class Screen:
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self.stream, self.clock = stream, clock
         self.live = stream.isatty() and os.environ.get("TERM") != "dumb"
-        self.drawn: list[str] = []
+        self._bottom: Live | None = None
         self._due = 0.0
 
     @property
@@ -216,29 +216,38 @@ class Screen:
 
     def print(self, line: str) -> None:
         """Write a line above the lines at the bottom, which stay."""
-        self._write(self._erasure() + line + "\n" + "\n".join(self.drawn))
+        if self._bottom is None:
+            self.stream.write(f"{line}\n")
+            self.stream.flush()
+        else:
+            from rich.text import Text
+
+            self._bottom.console.print(Text.from_ansi(line), soft_wrap=True)
 
     def draw(self, lines: Sequence[str]) -> None:
-        """Show lines at the bottom in place of the last ones, cut to fit."""
-        if not self.live:
+        """Show lines at the bottom in place of the last ones, cut to fit; none takes them away."""
+        if not self.live or not (lines or self._bottom):
             return
+        from rich.console import Group
+        from rich.live import Live
+        from rich.text import Text
+
         self._due = self.clock() + REDRAW_S
-        size = terminal_size(self.stream)
-        room = max(size.lines - 2, 1)
-        shown = [cut(line, size.columns - 1) for line in lines[:room]]
+        if self._bottom is None:
+            console = text_console(self.stream)
+            self._bottom = Live(
+                console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+            )
+            self._bottom.start()
+            console.show_cursor()  # a process that is killed could not show it again
+        room = max(self._bottom.console.height - 2, 1)
         if len(lines) > room:
-            shown[-1] = say(f"... and {len(lines) - room + 1} more")
-        erasure = self._erasure()
-        self.drawn = shown
-        self._write(erasure + "\n".join(shown))
-
-    def _erasure(self) -> str:
-        return CLEAR + UP_AND_CLEAR * (len(self.drawn) - 1) if self.drawn else ""
-
-    def _write(self, text: str) -> None:
-        if text:
-            self.stream.write(text)
-            self.stream.flush()
+            lines = [*lines[: room - 1], say(f"... and {len(lines) - room + 1} more")]
+        shown = (Text(line, no_wrap=True, overflow="ellipsis") for line in lines)
+        self._bottom.update(Group(*shown), refresh=True)
+        if not lines:
+            self._bottom.stop()
+            self._bottom = None
 
 
 class Progress:
@@ -331,15 +340,6 @@ def with_output(head: str, line: str) -> str:
     """Return a line for running work, with its last line of output."""
     last = " ".join(clean(line).split())
     return f"{head}  {last}" if last else head
-
-
-def terminal_size(stream: TextIO) -> os.terminal_size:
-    """Return the size of ``stream``'s terminal, 80 columns and 24 lines if unknown."""
-    try:
-        size = os.get_terminal_size(stream.fileno())
-    except (OSError, ValueError):  # no terminal of the system's, as in tests
-        return shutil.get_terminal_size()
-    return size if size.columns and size.lines else os.terminal_size((80, 24))
 
 
 def elapsed(seconds: float) -> str:

@@ -6,8 +6,10 @@ import re
 import reprlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import MappingProxyType, NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+
+import yaml
 
 from tipchain.errors import CaseError, InputError, closest, did_you_mean, first_line
 
@@ -15,26 +17,6 @@ if TYPE_CHECKING:
     from tipchain.core.json_text import Json
     from tipchain.framework_types import Options
 
-
-class _Deferred:
-    """A pattern that is compiled when it is first used."""
-
-    def __init__(self, pattern: str, flags: int = 0) -> None:
-        self.given = pattern, flags
-
-    def __getattr__(self, name: str) -> object:
-        value = getattr(re.compile(*self.given), name)
-        setattr(self, name, value)  # asked for once
-        return value
-
-
-# PyYAML's own reader, which libyaml's stands in for, has patterns that take a sixth of all instructions of `tipchain plan`.
-_compile = re.compile
-re.compile = _Deferred  # type: ignore[assignment]
-try:
-    import yaml
-finally:
-    re.compile = _compile
 
 _Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is several times as fast
 
@@ -192,6 +174,33 @@ def _collect(node: yaml.Node, path: Path_, lines: dict[Path_, int], file: Path, 
             _collect(value, here, lines, file, error)
 
 
+_CHOICES = (Literal, Union, UnionType)
+_WORDS: Mapping[type, str] = {
+    bool: "true or false",
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    dict: "a mapping",
+    list: "a list",
+    tuple: "a list",
+}
+
+
+def expected_of(kind: Json) -> str:
+    """Return what a value of a type is, in words."""
+    kinds = get_args(kind)
+    origin: Json = get_origin(kind)
+    if origin is Annotated:
+        limits = ((">=", kinds[1].ge), (">", kinds[1].gt), ("<=", kinds[1].le))
+        text = " and ".join(f"{sign} {limit}" for sign, limit in limits if limit is not None)
+        return kinds[1].description or f"{expected_of(kinds[0])} {text}"
+    if origin is Literal:
+        return ", ".join(kinds)
+    if origin in _CHOICES:
+        return " or ".join(dict.fromkeys(expected_of(one) for one in kinds if one is not NoneType))
+    return _WORDS[origin or kind]
+
+
 class Reader:
     """Checked access to one mapping of the document; remembers which keys were asked for."""
 
@@ -231,72 +240,63 @@ class Reader:
         hint = did_you_mean(str(key if found is None else found), known)
         return self.error(key, message, found=found, expected=", ".join(known), hint=hint)
 
-    def value(self, key: str, kinds: type | tuple[type, ...], expected: str, *, default: Json = ...) -> Json:
-        """Return ``key``'s value of one of ``kinds``; without a default it is required."""
+    def read(self, key: str, kind: Json, expected: str = "", *, default: Json = ...) -> Json:
+        """Return ``key``'s value of a type, as msgspec checks it; without a default it is required.
+
+        Args:
+            key: of this mapping.
+            kind: the type, limits of a number and all; a mapping's values may have one of their own.
+            expected: the type in words; those of `expected_of` if empty.
+            default: what an absent key and an empty one stand for.
+        """
         self.asked.append(key)
-        if key not in self.data or (self.data[key] is None and default is not ...):
+        origin: Json = get_origin(kind)
+        value: Json = self.data.get(key)
+        kinds = get_args(kind) if origin in _CHOICES else (kind,)
+        if key not in self.data or (value is None and default is not ...):
             if default is ...:
-                raise self.error(key, "is missing", expected=expected)
+                raise self.error(key, "is missing", expected=expected or expected_of(kind))
             return default
-        value = self.data[key]
-        kinds = kinds if isinstance(kinds, tuple) else (kinds,)
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise self.error(key, "has the wrong kind of value", found=repr(value), expected=expected)
-        return value
+        if value is False and "off" in kinds:
+            return "off"  # YAML 1.1 takes it for false
+        if type(value) in kinds or value in kinds:
+            return value  # most files are read without msgspec
+        import msgspec
 
-    def text(self, key: str, **default: Json) -> Json:
-        """Return a text."""
-        return self.value(key, str, "a text", **default)
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            fact, _, place = str(error).partition(" - at `$")
+        path = [key]
+        for number in re.findall(r"\d+", place):
+            path, value = [*path, number], value[int(number)]
+        if fact.startswith("Invalid enum value"):
+            raise self.unknown(tuple(path), expected_of(kind).split(", "), found=value)
+        limits = {"length": "is empty", ">": "is too small", "<": "is too large"}
+        message = next((text for sign, text in limits.items() if sign in fact), "has the wrong kind of value")
+        raise self.error(tuple(path), message, found=repr(value), expected=expected or expected_of(kind))
 
-    def flag(self, key: str, default: bool) -> bool:
-        """Return true or false."""
-        return bool(self.value(key, bool, "true or false", default=default))
-
-    def integer(self, key: str, default: int | None, *, least: int = 0, most: int | None = None) -> Json:
-        """Return a whole number of at least ``least`` and, if given, at most ``most``."""
-        expected = f"a whole number >= {least}" + (f" and <= {most}" if most is not None else "")
-        number = self.value(key, int, expected, default=default)
-        if number is not None and number < least:
-            raise self.error(key, "is too small", found=number, expected=expected)
-        if most is not None and number > most:
-            raise self.error(key, "is too large", found=number, expected=expected)
-        return number
-
-    def positive(self, key: str, default: float | None) -> Json:
-        """Return a number above 0."""
-        number = self.value(key, (int, float), "a number > 0", default=default)
-        if number is not None and not number > 0:
-            raise self.error(key, "is not positive", found=number, expected="a number > 0")
-        return number if number is None else float(number)
-
-    def choice(self, key: str, choices: Sequence[str], **default: object) -> Json:
+    def choice(self, key: str, choices: Sequence[str], **default: Json) -> Json:
         """Return one of ``choices``."""
-        text = self.text(key, **default)
-        if text is not None and text not in choices:
-            raise self.unknown(key, choices, found=text)
-        return text
+        kind: Json = Literal
+        return self.read(key, kind[tuple(choices)], **default)
 
-    def mapping(self, key: str, *, optional: bool = False) -> Reader:
+    def mapping(self, key: str, expected: str = "", *, optional: bool = False) -> Reader:
         """Return a reader of the mapping ``key``; a missing optional one is empty."""
-        mapping = self.value(key, dict, "a mapping", default={} if optional else ...)
+        mapping = self.read(key, dict, expected, default={} if optional else ...)
         return Reader(self.document, (*self.path, key), mapping)
 
     def entries(self, key: str, expected: str, *, wrong: str) -> Iterator[Reader]:
         """Yield a reader of each mapping in the optional list ``key``; others are ``wrong``."""
-        for number, found in enumerate(self.items(key, default=())):
+        for number, found in enumerate(self.read(key, list, default=())):
             if not isinstance(found, dict):
                 raise self.error((key, str(number)), wrong, found=repr(found), expected=expected)
             yield Reader(self.document, (*self.path, key, str(number)), found)
 
     def args(self, key: str) -> Options:
         """Return a mapping of arguments, unchecked."""
-        arguments = self.value(key, dict, "a mapping of arguments", default={})
+        arguments = self.read(key, dict, "a mapping of arguments", default={})
         return MappingProxyType({str(k): v for k, v in arguments.items()})
-
-    def items(self, key: str, **default: Json) -> Sequence[Json]:
-        """Return a list."""
-        entries: Sequence[Json] = self.value(key, list, "a list", **default)
-        return entries
 
     def done(self) -> None:
         """Refuse keys that nothing asked for."""

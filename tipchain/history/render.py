@@ -9,7 +9,7 @@ from math import isfinite
 
 from tipchain.core import language
 from tipchain.core.json_text import as_json
-from tipchain.core.language import WIDTH, aligned, clean, columns, listed, many, padded, say
+from tipchain.core.language import WIDTH, aligned, clean, listed, many, padded, say
 from tipchain.core.quantities import figure_kind
 from tipchain.errors import Outcome, newly_bad, tally
 from tipchain.history.changes import Changes, Explanation, Flip
@@ -35,15 +35,13 @@ def lines_of(*texts: str) -> list[str]:
 
 def list_text(entries: Sequence[Entry]) -> str:
     """Return a table of entries."""
-    width = max([columns(one.name) for one in entries] + [4])
-    lines = [f"{padded(say('name'), width)}  {padded(say('commit'), 9)}  {say('items and what they are of')}"]
+    rows = [tuple(map(say, ("name", "commit", "items and what they are of")))]
     for one in entries:
         left = "" if one.finished else ", not finished"
         shares = f" in {len(one.shares)} shares" if one.shares else ""
         rest = f"{tally(one.counts or {}) or 'no item'}{shares}{left}: {one.title}"
-        head = f"{padded(one.name, width)}  {one.commit[:9]:<9}  "
-        lines += language.in_rows(say(clean(rest)), WIDTH, head)
-    return "\n".join(lines)
+        rows.append((one.name, one.commit[:9], say(clean(rest))))
+    return "\n".join(language.table(rows, WIDTH))
 
 
 def show_text(entry: Entry, items: Iterable[ItemFacts]) -> str:
@@ -72,7 +70,7 @@ def head_lines(entry: Entry) -> list[str]:
         "missing": entry.missing and f"shares {entry.missing}",
         "wrong": entry.wrong,
     }
-    return [f"{padded(say(f'{name}:'), 9)} {say(value)}" for name, value in facts.items() if value]
+    return language.table((say(f"{name}:"), say(value)) for name, value in facts.items() if value)
 
 
 def share_lines(*entries: Entry) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import Meta
 
 from tipchain.core.files import project_above, sha256_of
 from tipchain.core.json_text import Json
@@ -45,11 +47,14 @@ RESOURCES_EXPECTED = (
     "names of a cluster's resources with amounts, {imagenet: 1}; cpus, gpus and memory have keys of their own"
 )
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+Count = Annotated[int, Meta(ge=1)]
+Repeats = Annotated[int, Meta(ge=1, le=10_000)]
+Amount = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
 
 
 def quantity(one: Reader, key: str, parse: Callable[[object], Json], expected: str, default: Json) -> Json:
     """Return the time or size of ``key``, as ``parse`` reads it."""
-    found = one.value(key, (str, int, float), expected, default=None)
+    found = one.read(key, str | int | float, expected, default=None)
     if found is None:
         return default
     try:
@@ -60,14 +65,11 @@ def quantity(one: Reader, key: str, parse: Callable[[object], Json], expected: s
 
 def texts(one: Reader, key: str, expected: str, default: Sequence[str] | None = None) -> tuple[str, ...]:
     """Return a list of texts, none only where it has a default; one text alone is a list of one."""
-    found = one.value(key, (list, str), expected, default=... if default is None else default)
-    found = [found] if isinstance(found, str) else found
-    for number, text in enumerate(found):
-        if not isinstance(text, str) or not text:
-            raise one.error((key, str(number)), "is not a text", found=repr(text), expected=expected)
-    if not found and default is None:
+    found = one.read(key, str | tuple[str, ...], expected, default=... if default is None else default)
+    found = (found,) if isinstance(found, str) else tuple(found)
+    if "" in found or (not found and default is None):
         raise one.error(key, "is empty", expected=expected)
-    return tuple(found)
+    return found
 
 
 def choices(one: Reader, key: str, choices: Sequence[Any], default: Sequence[Any] | None = None) -> tuple[Any, ...]:
@@ -90,24 +92,21 @@ def word(one: Reader, key: str, text: str) -> str:
 
 def env(one: Reader) -> dict[str, str]:
     """Return the variables of ``env``, as texts."""
-    found = one.value("env", dict, "a mapping of variables", default={})
-    for name, value in found.items():
-        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
-            raise one.error("env", "is not a variable's name", found=repr(name), expected="NAME: value")
-        if isinstance(value, (dict, list)) or value is None:
-            raise one.error("env", f"{name} is not a text", found=repr(value), expected="NAME: value")
+    own = one.mapping("env", "a mapping of variables", optional=True)
+    for name in own.data:
+        if not _VARIABLE.fullmatch(name):
+            raise own.error(name, "is not a variable's name", found=repr(name), expected="NAME: value")
+    found = {name: own.read(name, str | int | float | bool, "NAME: value") for name in own.data}
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()}
 
 
 def resources(one: Reader) -> dict[str, float]:
     """Return the amounts of ``resources``, by name."""
-    found = one.value("resources", dict, RESOURCES_EXPECTED, default={})
-    for name, amount in found.items():
-        if not isinstance(name, str) or not name or name in CLUSTERS_OWN:
-            raise one.error("resources", "is not a resource's name", found=repr(name), expected=RESOURCES_EXPECTED)
-        if isinstance(amount, bool) or not isinstance(amount, (int, float)) or not 0 < amount < math.inf:
-            raise one.error("resources", f"{name} is not an amount", found=repr(amount), expected=RESOURCES_EXPECTED)
-    return {name: float(amount) for name, amount in found.items()}
+    own = one.mapping("resources", RESOURCES_EXPECTED, optional=True)
+    for name in own.data:
+        if not name or name in CLUSTERS_OWN:
+            raise own.error(name, "is not a resource's name", found=repr(name), expected=RESOURCES_EXPECTED)
+    return {name: own.read(name, Amount, RESOURCES_EXPECTED) for name in own.data}
 
 
 # A night's manifest: a YAML file that names chains, alignment cases and other commands, and what they need.
@@ -236,12 +235,12 @@ def load_manifest(path: Path) -> NightManifest:
         ManifestError: it cannot be read, or something in it is wrong.
     """
     reader = Reader(load_yaml(path, ManifestError, "a manifest"))
-    given, root = reader.text("root", default=None), project_above(path.resolve().parent)
+    given, root = reader.read("root", str, default=None), project_above(path.resolve().parent)
     if given is not None:
         root = (path.resolve().parent / Path(given).expanduser()).resolve()
         if not root.is_dir():
             raise reader.error("root", "there is no such folder", found=str(root), expected="the project's folder")
-    name = word(reader, "name", reader.text("name", default=path.stem))
+    name = word(reader, "name", reader.read("name", str, default=path.stem))
     common = reader.mapping("defaults", optional=True)
     defaults = _common(common, Common())
     common.done()
@@ -260,13 +259,13 @@ def load_manifest(path: Path) -> NightManifest:
 def _common(one: Reader, defaults: Common) -> Common:
     return Common(
         devices=choices(one, "devices", DEVICES, defaults.devices),
-        repeats=one.integer("repeats", defaults.repeats, least=1, most=10_000),
+        repeats=one.read("repeats", Repeats, default=defaults.repeats),
         tags=tuple(
             dict.fromkeys(word(one, "tags", tag) for tag in texts(one, "tags", "a list of words", defaults.tags))
         ),
         timeout_s=quantity(one, "timeout", parse_seconds, TIME_EXPECTED, defaults.timeout_s),
-        cpus=one.integer("cpus", defaults.cpus, least=1),
-        gpus=one.integer("gpus", defaults.gpus, least=1),
+        cpus=one.read("cpus", Count, default=defaults.cpus),
+        gpus=one.read("gpus", Count, default=defaults.gpus),
         memory_mb=quantity(one, "memory", parse_mebibytes, MEMORY_EXPECTED, defaults.memory_mb),
         resources=dict(sorted({**defaults.resources, **resources(one)}.items())),
         env={**defaults.env, **env(one)},
@@ -278,7 +277,7 @@ def _data(reader: Reader, root: Path) -> dict[str, DataFolder]:
     found: dict[str, DataFolder] = {}
     for name in folders.data:
         one = folders.mapping(name)
-        path = root / Path(one.text("path")).expanduser()
+        path = root / Path(one.read("path", str)).expanduser()
         holds = texts(one, "holds", "globs below the folder, such as train/*/", ("*",))
         for pattern in holds:
             if PurePosixPath(pattern).is_absolute() or ".." in PurePosixPath(pattern).parts:
@@ -290,7 +289,7 @@ def _data(reader: Reader, root: Path) -> dict[str, DataFolder]:
 
 def _needed(one: Reader, modes: Sequence[Mode], data: Mapping[str, DataFolder]) -> dict[str, str]:
     """Return the name of the data folder by mode; a text alone is for all modes."""
-    found = one.value("data", (str, dict), "a name of data, or one by mode", default={})
+    found = one.read("data", str | dict, "a name of data, or one by mode", default={})
     needed = {EVERY_MODE: found} if isinstance(found, str) else {str(mode): name for mode, name in found.items()}
     known = [mode.value for mode in modes]
     for mode, name in needed.items():
@@ -314,9 +313,9 @@ def _entry(one: Reader, kind: Kind, defaults: Common, data: Mapping[str, DataFol
     common, needed = _common(one, defaults), _needed(one, modes, data)
     own: dict[str, Any]
     if kind == "command":
-        own, expected = {"id": word(one, "id", one.text("id"))}, "[program, argument, ...]; no shell reads it"
-        one.value("argv", list, expected)  # a text alone is for shells
-        own |= {"argv": texts(one, "argv", expected), "cwd": one.text("cwd", default=".")}
+        own, expected = {"id": word(one, "id", one.read("id", str))}, "[program, argument, ...]; no shell reads it"
+        one.read("argv", list, expected)  # a text alone is for shells
+        own |= {"argv": texts(one, "argv", expected), "cwd": one.read("cwd", str, default=".")}
     else:
         key, command = ("params", "run") if kind == "chain" else ("case", "align")
         globs = enumerate(texts(one, key, "one or more globs below the root"))
@@ -324,10 +323,10 @@ def _entry(one: Reader, kind: Kind, defaults: Common, data: Mapping[str, DataFol
             "files": tuple((glob, one.document.line((*one.path, key, str(at))) or line) for at, glob in globs),
             "exclude": texts(one, "exclude", "globs below the root", ()),
             "options": texts(one, "options", f"words for `tipchain {command}`", ()),
-            "prepare": one.flag("prepare", default=False),
+            "prepare": one.read("prepare", bool, default=False),
         }
         own |= (
-            {"suite": one.text("suite", default="")}
+            {"suite": one.read("suite", str, default="")}
             if kind == "chain"
             else {"stages": choices(one, "stages", STAGES, ())}
         )

@@ -19,7 +19,7 @@ from tipchain import __version__
 from tipchain.chain.gpus import HIDDEN, Gpus, find_gpus
 from tipchain.core.files import commit, git
 from tipchain.core.json_text import Json
-from tipchain.core.machine import CPUINFO, OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, core_count, installed_versions
+from tipchain.core.machine import CPUINFO, THREAD_VARIABLES, core_count, installed_versions, needed_packages
 
 DIRTY = "-dirty"
 
@@ -168,8 +168,8 @@ PREFIXES = ("FLAGS_", "CUBLAS_", "CUDNN_", "NCCL_", "TORCH_", "OMP_", "KMP_", "M
 
 def fingerprint(root: Path) -> dict[str, object]:
     """Return the known facts of this machine, its software, and the project in ``root``, as JSON values."""
-    names = sorted({*PACKAGES, *OPTIONAL_PACKAGES} - {"numpy"})
-    packages = {name: one.version for name in names for one in islice(metadata.distributions(name=name), 1)}
+    found = (islice(metadata.distributions(name=name), 1) for name in sorted(needed_packages()) if name != "numpy")
+    packages = {one.metadata["Name"]: one.version for some in found for one in some}
     return {
         **origin(root),
         "memory_mb": round(memory_mb()[0]),

@@ -12,10 +12,12 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
+from typing import Annotated
+
+from msgspec import Meta
 
 from tipchain.core.blame import UsersError, is_users, placed, serving
 from tipchain.core.files import ROOT_VARIABLE, find_root, sha256_of
-from tipchain.core.json_text import Json
 from tipchain.core.yaml_reader import Reader, load_yaml
 from tipchain.errors import CaseError, UsageError, did_you_mean
 from tipchain.framework_types import Function, Nested
@@ -25,6 +27,7 @@ from tipchain.numbers.tolerance import METHODS, Tolerance, is_looser, tolerance_
 from tipchain.parity.settings import (
     Args,
     BackwardSettings,
+    Count,
     DataSettings,
     DistributedSettings,
     InferenceSettings,
@@ -32,6 +35,7 @@ from tipchain.parity.settings import (
     LossSettings,
     LrSettings,
     ModeSettings,
+    Natural,
     TrainDataSettings,
     TrainSettings,
     UpdatesSettings,
@@ -287,6 +291,8 @@ def _reseeded(inputs: Mapping[str, InputSpec], by: int) -> Mapping[str, InputSpe
 
 
 FLOATS = ("normal", "probabilities")
+Shape = Annotated[tuple[Count, ...], Meta(min_length=1)]
+SHAPE = "whole numbers > 0, such as [4, 3, 224, 224]"
 
 
 def read_inputs(reader: Reader, stages: Sequence[str]) -> Mapping[str, InputSpec]:
@@ -334,7 +340,7 @@ def _read_one(inputs: Reader, name: str) -> InputSpec:
     values = one.choice("values", FLOATS, default="normal")
     if values != "normal" and not dtype.startswith("float"):
         raise one.error("values", "needs a float dtype", found=f"{values} of {dtype}", expected="dtype: float32")
-    low, high = one.integer("low", 0), one.integer("high", 2, least=1)
+    low, high = one.read("low", Natural, default=0), one.read("high", Count, default=2)
     if high <= low:
         raise one.error("high", "is not above low", found=high, expected=f"> {low}")
     spec = InputSpec(
@@ -342,7 +348,7 @@ def _read_one(inputs: Reader, name: str) -> InputSpec:
         shape=shapes[0],
         shapes=shapes,
         dtype=dtype,
-        seed=one.integer("seed", list(inputs.data).index(name)),
+        seed=one.read("seed", Natural, default=list(inputs.data).index(name)),
         low=low,
         high=high,
         values=values,
@@ -354,22 +360,14 @@ def _read_one(inputs: Reader, name: str) -> InputSpec:
 def _shapes(one: Reader) -> tuple[tuple[int, ...], ...]:
     """Return the shapes that an input is tried with, from ``shape`` or ``shapes``."""
     if "shapes" not in one.data:
-        return (_shape(one, "shape", one.items("shape")),)
-    found = one.items("shapes")
+        return (one.read("shape", Shape, SHAPE),)
+    found = one.read("shapes", list[Shape], "e.g. [[4, 3, 224, 224], [1, 3, 256, 256]]")
     if "shape" in one.data:
         raise one.error("shape", "stands beside shapes", expected="one of them; the first of shapes is the usual one")
     if not found:
         raise one.error("shapes", "is empty", expected="e.g. [[4, 3, 224, 224], [1, 3, 256, 256]]")
-    shapes = tuple(_shape(one, "shapes", shape) for shape in found)
-    if len(set(shapes)) < len(shapes):
-        raise one.error("shapes", "names a shape twice", found=found, expected="different shapes")
-    return shapes
-
-
-def _shape(one: Reader, key: str, found: Json) -> tuple[int, ...]:
-    good = isinstance(found, list) and all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in found)
-    if not good or not found:
-        raise one.error(key, "is not a shape", found=found, expected="whole numbers > 0, such as [4, 3, 224, 224]")
+    if len(set(found)) < len(found):
+        raise one.error("shapes", "names a shape twice", found=[*map(list, found)], expected="different shapes")
     return tuple(found)
 
 
@@ -398,7 +396,7 @@ def load_case(path: str | Path, reseed: int = 0) -> Case:
     reader = Reader(load_yaml(file))
     root = _root(reader, file)
     stages = _stages(reader)
-    name: str = reader.text("id")
+    name: str = reader.read("id", str)
     if not name or name.startswith(".") or any(sign in name for sign in "/\\\0 \n"):
         raise reader.error("id", "cannot be a folder's name", found=repr(name), expected="a name such as alexnet")
     case = Case(
@@ -428,7 +426,7 @@ def load_case(path: str | Path, reseed: int = 0) -> Case:
         modes=_modes(reader),
         known_deviations=_deviations(reader),
         overrides=_overrides(reader, stages, root),
-        seed=reader.integer("seed", 0),
+        seed=reader.read("seed", Natural, default=0),
     )
     reader.done()
     return case.reseeded(reseed)
@@ -436,7 +434,7 @@ def load_case(path: str | Path, reseed: int = 0) -> Case:
 
 def _root(reader: Reader, file: Path) -> Path:
     """Return the start of paths and imports: that of ``--root``, else ``root:``, seen from the file, else the found one."""
-    given = reader.text("root", default=None)
+    given = reader.read("root", str, default=None)
     if given is None or os.environ.get(ROOT_VARIABLE):
         return find_root(file)
     root: Path = (file.resolve().parent / given).resolve()
@@ -451,8 +449,9 @@ def _stages(reader: Reader) -> tuple[str, ...]:
     given = [sides.get(name) for name in SIDES] if isinstance(sides, dict) else []
     named = {"model"}.union(*(side for side in given if isinstance(side, dict)))
     unwanted = set() if "optimizer" in named else {"init"}
-    found = reader.items(
+    found = reader.read(
         "stages",
+        list,
         default=[name for name, info in INFO.items() if named.issuperset(info.builders) and name not in unwanted],
     )
     for number, stage in enumerate(found):
@@ -468,7 +467,7 @@ def _sides(reader: Reader, stages: Sequence[str]) -> Mapping[str, Side]:
     result = {}
     for name in SIDES:
         side = sides.mapping(name)
-        builders = {key: side.text(key, default=None) for key in BUILDERS}
+        builders = {key: side.read(key, str, default=None) for key in BUILDERS}
         for key, spec in builders.items():
             if spec is not None and not all(part.strip() for part in (spec.partition(":")[0], spec.partition(":")[2])):
                 raise side.error(key, "is not a builder", found=repr(spec), expected="'module:callable'")
@@ -476,7 +475,7 @@ def _sides(reader: Reader, stages: Sequence[str]) -> Mapping[str, Side]:
             for key in INFO[stage].builders:
                 if builders[key] is None:
                     raise side.error(key, f"is missing; the {stage} stage needs it", expected="'module:callable'")
-        compat = name == "paddle" and side.flag("compat", default=False)
+        compat = name == "paddle" and side.read("compat", bool, default=False)
         side.done()
         result[name] = Side(**builders, compat=compat)
     sides.done()
@@ -485,7 +484,7 @@ def _sides(reader: Reader, stages: Sequence[str]) -> Mapping[str, Side]:
 
 def _weights(reader: Reader, root: Path) -> WeightsSpec:
     weights = reader.mapping("weights", optional=True)
-    torch, paddle = (weights.text(side, default=None) for side in SIDES)
+    torch, paddle = (weights.read(side, str, default=None) for side in SIDES)
     init = weights.choice("init", ("kaiming",), default=None if torch else "kaiming")
     for side, file in (("torch", torch), ("paddle", paddle)):
         if file is not None and not file.strip():
@@ -496,8 +495,8 @@ def _weights(reader: Reader, root: Path) -> WeightsSpec:
         raise weights.error("init", "cannot stand beside 'torch'", expected="either init or torch")
     spec = WeightsSpec(
         init=init,
-        seed=weights.integer("seed", 0),
-        fit_head=weights.flag("fit_head", default=False),
+        seed=weights.read("seed", Natural, default=0),
+        fit_head=weights.read("fit_head", bool, default=False),
         calibrate=weights.choice("calibrate", ("train_data", "inputs"), default="train_data"),
         torch=root / torch if torch else None,
         paddle=root / paddle if paddle else None,
@@ -526,7 +525,7 @@ def _overrides(reader: Reader, stages: Sequence[str], root: Path) -> Mapping[str
 
 
 def _names(reader: Reader, key: str, default: Sequence[str]) -> tuple[str, ...]:
-    found = reader.items(key, default=list(default))
+    found = reader.read(key, list, default=list(default))
     if not all(isinstance(name, str) for name in found) or len(set(found)) < len(found) or (default and not found):
         expected = f"e.g. [{default[0] if default else 'pooler'}]"
         raise reader.error(key, "is not a list of different names", found=found, expected=expected)
@@ -546,10 +545,10 @@ def _tolerances(reader: Reader) -> Mapping[str, Mapping[str, Tolerance]]:
 def _tolerance(keys: Reader, stage: str, key: str) -> Tolerance:
     one = keys.mapping(key)
     numbers = {
-        name: one.value(name, (int, float), "a number >= 0", default=None) for name in ("threshold", "rtol", "atol")
+        name: one.read(name, int | float, "a number >= 0", default=None) for name in ("threshold", "rtol", "atol")
     }
     method = one.choice("method", METHODS, default="mean")
-    equal_nan, reason = one.flag("equal_nan", default=False), one.text("reason", default="")
+    equal_nan, reason = one.read("equal_nan", bool, default=False), one.read("reason", str, default="")
     one.done()
     try:
         tolerance = Tolerance(method=method, equal_nan=equal_nan, reason=reason, **numbers)
@@ -570,7 +569,7 @@ def _modes(reader: Reader) -> Mapping[str, ModeSettings]:
 def _deviations(reader: Reader) -> tuple[KnownDeviation, ...]:
     result = []
     for one in reader.entries("known_deviations", "{subject: forward/logits, reason: ...}", wrong="is not a deviation"):
-        result.append(KnownDeviation(subject=one.text("subject"), reason=one.text("reason")))
+        result.append(KnownDeviation(subject=one.read("subject", str), reason=one.read("reason", str)))
         one.done()
         stage, _, key = result[-1].subject.partition("/")
         if stage not in STAGES or not key:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from types import MappingProxyType, NoneType
-from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
+from types import MappingProxyType
+from typing import Annotated, Literal, TypeAlias, TypeVar, get_type_hints
+
+from msgspec import Meta
 
 from tipchain.core.blame import SIDES
 from tipchain.core.yaml_reader import Reader
@@ -17,9 +19,16 @@ from tipchain.parity.envelope import FACTOR
 
 T = TypeVar("T")
 Args = Options
-DROPOUT = ("off", "equal")
+SIZES = "e.g. [1, 4]; with one alone a batch size frozen into the program is not seen"
 BASE = ""
 """The name of the case's own loss among its variants."""
+
+
+Natural: TypeAlias = Annotated[int, Meta(ge=0)]
+Count: TypeAlias = Annotated[int, Meta(ge=1)]
+Several: TypeAlias = Annotated[int, Meta(ge=2)]
+Positive: TypeAlias = Annotated[float, Meta(gt=0)]
+Alpha: TypeAlias = Annotated[float, Meta(gt=0, le=0.05, description="a probability of at most 0.05")]
 
 
 def read_settings(kind: type[T], reader: Reader, key: str) -> T:
@@ -29,27 +38,21 @@ def read_settings(kind: type[T], reader: Reader, key: str) -> T:
         CaseError: a value that cannot be; the message names file, line and key.
     """
     mapping = reader.mapping(key, optional=True)
-    hints = get_type_hints(kind)
-    found = kind(**{one.name: _read(mapping, one, hints[one.name]) for one in fields(kind)})  # type: ignore[arg-type]
+    hints = get_type_hints(kind, include_extras=True)
+    values = {}
+    for one in fields(kind):  # type: ignore[arg-type]
+        hint = hints[one.name]
+        if "read" in one.metadata:
+            values[one.name] = one.metadata["read"](mapping, one.name)
+        elif hint == Args:
+            values[one.name] = mapping.args(one.name)
+        else:
+            values[one.name] = mapping.read(one.name, hint, default=one.default)
+    found = kind(**values)
     if hasattr(found, "check"):
         found.check(mapping)
     mapping.done()
     return found
-
-
-def _read(reader: Reader, one: Setting, hint: Setting) -> Setting:
-    """Read a field: whole numbers are at least ``least``, others above 0."""
-    if "read" in one.metadata:
-        return one.metadata["read"](reader, one.name)
-    name, default = one.name, one.default
-    kind = get_args(hint)[0] if NoneType in get_args(hint) else hint
-    if get_origin(kind) is Literal:
-        return reader.choice(name, get_args(kind), default=default)
-    if kind is bool:
-        return reader.flag(name, default)
-    if kind is int:
-        return reader.integer(name, default, least=one.metadata["least"])
-    return reader.positive(name, default) if kind is float else reader.args(name)
 
 
 _T = TypeVar("_T")
@@ -57,17 +60,6 @@ _T = TypeVar("_T")
 
 def _own(default: _T, read: Callable[[Reader, str], object]) -> _T:
     return field(default=default, metadata={"read": read})
-
-
-def _whole(default: _T, least: int = 0) -> _T:
-    return field(default=default, metadata={"least": least})
-
-
-def _alpha(reader: Reader, key: str) -> float:
-    alpha: float = reader.positive(key, 1e-3)
-    if alpha > 0.05:
-        raise reader.error(key, "is too large", found=alpha, expected="a probability of at most 0.05")
-    return alpha
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +74,8 @@ class BackwardSettings:
         dtype: the precision. Some nets need ``float64``, because rounding dominates their gradients in float32.
     """
 
-    iterations: int = _whole(5, least=2)
-    learning_rate: float = 1e-4
+    iterations: Several = 5
+    learning_rate: Positive = 1e-4
     mode: Literal["eval", "train"] = "eval"
     inputs: Literal["fake", "train_loader"] = "fake"
     dtype: Literal["float32", "float64"] = "float32"
@@ -104,13 +96,13 @@ class DistributedSettings:
         timeout_s: the time limit of the processes, in seconds.
     """
 
-    processes: int = _whole(2, least=2)
-    iterations: int = _whole(3, least=1)
-    batch_size: int | None = _whole(None, least=1)
-    learning_rate: float = 1e-4
+    processes: Several = 2
+    iterations: Count = 3
+    batch_size: Count | None = None
+    learning_rate: Positive = 1e-4
     training: bool = False
     find_unused_parameters: bool = False
-    timeout_s: float = field(default=300.0, repr=False)
+    timeout_s: Positive = field(default=300.0, repr=False)
 
     def global_batch(self, fake: int) -> int:
         """Return the samples of the global batch, where the fake inputs have ``fake``."""
@@ -127,15 +119,6 @@ class DistributedSettings:
             )
 
 
-def _batch_sizes(reader: Reader, key: str) -> tuple[int, ...]:
-    found = reader.items(key, default=[1, 4])
-    good = all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in found)
-    if not good or len(set(found)) < len(found) or len(found) < 2:
-        expected = "e.g. [1, 4]; with one alone a batch size frozen into the program is not seen"
-        raise reader.error(key, "are not two or more different sizes", found=found, expected=expected)
-    return tuple(found)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceSettings:
     """The stage that holds the exported model's outputs against the training engine's.
@@ -146,9 +129,15 @@ class InferenceSettings:
         opset: the ONNX operator set of the conversion. paddle2onnx takes a later one if an operator needs it.
     """
 
-    batch_sizes: tuple[int, ...] = _own((1, 4), _batch_sizes)
+    batch_sizes: Annotated[tuple[Count, ...], Meta(description=SIZES)] = (1, 4)
     onnx: bool = True
-    opset: int = _whole(17, least=7)
+    opset: Annotated[int, Meta(ge=7)] = 17
+
+    def check(self, reader: Reader) -> None:
+        """Refuse sizes of which one would do."""
+        if not 2 <= len(self.batch_sizes) == len(set(self.batch_sizes)):
+            message = "are not two or more different sizes"
+            raise reader.error("batch_sizes", message, found=list(self.batch_sizes), expected=SIZES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,9 +150,9 @@ class InitSettings:
         alpha: the probability of a false alarm, for all parameters together.
     """
 
-    seeds: int = _whole(5, least=2)
-    values: int = _whole(2000, least=100)
-    alpha: float = _own(1e-3, _alpha)
+    seeds: Several = 5
+    values: Annotated[int, Meta(ge=100)] = 2000
+    alpha: Alpha = 1e-3
 
 
 def _variants(reader: Reader, key: str) -> Mapping[str, Args]:
@@ -220,8 +209,8 @@ class LrSettings:
         learning_rate: the initial rate. Without it, that of ``train``.
     """
 
-    steps: int = _whole(100, least=2)
-    learning_rate: float | None = None
+    steps: Several = 100
+    learning_rate: Positive | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,14 +224,14 @@ class EnvelopeSettings:
         factor: the allowed multiple of the envelope. A value above the default needs a ``reason``.
     """
 
-    runs: int = _whole(3, least=1)
-    iterations: int = _whole(10, least=2)
-    ulps: int = _whole(ULPS, least=1)
-    factor: float = field(default=FACTOR, repr=False)
+    runs: Count = 3
+    iterations: Several = 10
+    ulps: Count = ULPS
+    factor: Positive = field(default=FACTOR, repr=False)
 
     def check(self, reader: Reader) -> None:
         """Refuse a factor above the usual one without a reason."""
-        reason = reader.text("reason", default="")
+        reason = reader.read("reason", str, default="")
         if self.factor > FACTOR and not reason.strip():
             expected = "reason: what was measured"
             message = f"is above the usual {FACTOR:g} and gives no reason"
@@ -253,20 +242,10 @@ def _benchmark(reader: Reader, key: str) -> Mapping[str, float] | None:
     benchmark = reader.mapping(key, optional=True)
     if reader.data.get(key) is None:
         return None
-    published = {key: float(benchmark.value(key, (int, float), "a number")) for key in benchmark.data}
+    published = {key: benchmark.read(key, float) for key in benchmark.data}
     if not published:
         raise reader.error(key, "is empty", expected="metric values in percent, e.g. {acc_top1: 56.5}")
     return published
-
-
-def _dropout(reader: Reader, key: str) -> str:
-    # YAML 1.1 takes a plain `off` for false.
-    found = reader.value(key, (str, bool), ", ".join(DROPOUT), default="off")
-    if found is False:
-        return "off"
-    if found not in DROPOUT:
-        raise reader.unknown(key, DROPOUT, found=found)
-    return str(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,20 +266,20 @@ class TrainSettings:
         margin: a difference of the mean metrics up to this value does not matter. It has the unit of the metric.
     """
 
-    epochs: int = _whole(1, least=1)
-    batch_size: int = _whole(4, least=1)
-    learning_rate: float = 1e-4
+    epochs: Count = 1
+    batch_size: Count = 4
+    learning_rate: Positive = 1e-4
     schedule_per: Mapping[str, str] = field(
         default_factory=lambda: dict.fromkeys(SIDES, "epoch"), metadata={"read": _schedule_per}
     )
-    steps_per_epoch: int | None = _whole(None, least=1)
+    steps_per_epoch: Count | None = None
     benchmark: Mapping[str, float] | None = _own(None, _benchmark)
-    dropout: str = _own("off", _dropout)
+    dropout: Literal["off", "equal"] = "off"
     envelope: EnvelopeSettings = _own(
         EnvelopeSettings(), lambda reader, key: read_settings(EnvelopeSettings, reader, key)
     )
-    seeds: int = _whole(1, least=1)
-    margin: float = field(default=0.15, repr=False)
+    seeds: Count = 1
+    margin: Positive = field(default=0.15, repr=False)
 
     def check(self, reader: Reader) -> None:
         """Refuse seeds beside a benchmark, and schedules that cannot be compared by iteration."""
@@ -325,12 +304,12 @@ class TrainDataSettings:
         alpha: the probability of a false alarm, for all random quantities together.
     """
 
-    epochs: int = _whole(2, least=2)
-    batch_size: int | None = _whole(None, least=1)
-    samples: int = _whole(64, least=1)
-    draws: int = _whole(2000, least=100)
-    images: int = _whole(4, least=1)
-    alpha: float = _own(1e-3, _alpha)
+    epochs: Several = 2
+    batch_size: Count | None = None
+    samples: Count = 64
+    draws: Annotated[int, Meta(ge=100)] = 2000
+    images: Count = 4
+    alpha: Alpha = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,10 +325,10 @@ class UpdatesSettings:
         variants: more runs of the optimizer stage. Each name has arguments that replace ``optimizer:``.
     """
 
-    iterations: int = _whole(5, least=5)
-    learning_rate: float = 0.1
-    decay_learning_rate: float = 100.0
-    seed: int = _whole(0)
+    iterations: Annotated[int, Meta(ge=5)] = 5
+    learning_rate: Positive = 0.1
+    decay_learning_rate: Positive = 100.0
+    seed: Natural = 0
     parameters: Literal["layers", "model"] = "layers"
     variants: Mapping[str, Args] = field(default_factory=dict, metadata={"read": _variants})
 
@@ -365,8 +344,8 @@ class DataSettings:
         args: more arguments of both dataset builders.
     """
 
-    batch_size: int = _whole(4, least=1)
-    max_batches: int = _whole(100, least=1)
+    batch_size: Count = 4
+    max_batches: Count = 100
     set: str = _own(DIGITS, lambda reader, key: reader.choice(key, tuple(DATA_SETS), default=DIGITS))
     args: Args = field(default_factory=dict)
 
@@ -382,5 +361,5 @@ class ModeSettings:
     """
 
     data: Literal["lite", "whole"] | None = None
-    epochs: int | None = _whole(None, least=1)
-    seeds: int | None = _whole(None, least=1)
+    epochs: Count | None = None
+    seeds: Count | None = None

@@ -29,8 +29,8 @@ from tipchain.chain.plan import Command, Options, Plan
 from tipchain.chain.process import Ending, Stop, call
 from tipchain.chain.profiles import OWN, all_suites
 from tipchain.chain.run import on_signals
-from tipchain.core.language import clean, cut, many, say
-from tipchain.core.progress import Screen, terminal_size
+from tipchain.core.language import clean, cut, many, say, terminal_width
+from tipchain.core.progress import Screen
 from tipchain.errors import ExitCode, OutputError, UsageError
 from tipchain.modes import Mode
 from tipchain.prepare.keep import left_aside, put_back, start_keeping
@@ -343,7 +343,7 @@ def _told(log: Path) -> Iterator[Callable[[str], None]]:
                 text = f"  {time.monotonic() - began:.0f} s, log {size / 1024:.0f} kB: {line}"
                 screen.draw([text])
                 if not screen.live:
-                    screen.print(cut(text, terminal_size(sys.stderr).columns - 1))
+                    screen.print(cut(text, terminal_width() - 1))
 
     thread = threading.Thread(target=tell, daemon=True)
     thread.start()
