@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
-from tipchain.core.blame import users_fault
 from tipchain.core.language import listed
 from tipchain.errors import Outcome, UsageError
+from tipchain.explain.causes.code import CodePair, pair_names, parting, shown_apart
 from tipchain.explain.causes.data_sources import (
     DATA,
     DataSource,
     ReadSamples,
     Sample,
     Transformed,
-    differing,
-    pair_fields,
     places_of,
-    same_array,
     same_sample,
 )
-from tipchain.explain.causes.statements import CodeRun, Edit, explain_parting, kind_of, shown_apart
+from tipchain.explain.causes.statements import CodeRun, Edit, kind_of
 from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run
 from tipchain.framework_types import Array
 from tipchain.frameworks.live_models import LiveSide
@@ -47,16 +44,12 @@ class SamplePair:
         read: what was read of each.
         path: what diagnoses call the piece.
         seed: of random numbers.
-        off: numbers of the samples that differ.
-        fields: the port's field by the reference's.
     """
 
     opened: Sequence[DataSource]
     read: Sequence[ReadSamples]
     path: str
     seed: int
-    off: Sequence[int] = ()
-    fields: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ours(self) -> Sequence[Sample]:
@@ -90,55 +83,34 @@ class SamplePair:
             for before, after in zip(self.read, again, strict=True)
         ]
 
+    def traced(self, side: int, at: int, edit: Edit | None) -> tuple[CodeRun, Mapping[str, Array]] | None:
+        """Return the record of the code that makes a sample of a side, and its fields; None where that cannot be."""
+        sample = self.read[side].samples[at]
+        wanted = sample if edit is None else None
+        found = self.again(side, self.seed, lambda one: one.trace(sample.number, wanted, edit))
+        return None if found is None else (found[0], found[1].fields)
+
     def shown(self, number: int) -> str:
         """Return the name of one of the reference's samples in messages."""
         sample = self.ours[number]
         return f"{sample.number}{f' ({sample.names[0]})' if sample.names else ''}"
 
 
-def explain(pair: SamplePair) -> Iterator[Diagnosis]:
+def explain(pair: SamplePair, code: CodePair) -> Iterator[Diagnosis]:
     """Yield of every field that differs where the code that makes it parts, the largest field first."""
-    for name in sorted(pair.fields, key=lambda name: -pair.ours[0].fields[name].size):
-        other = pair.fields[name]
-        off = [one for one in pair.off if not same_array(pair.ours[one].fields[name], pair.theirs[one].fields[other])]
-        if not off:
-            continue
-        count = min(len(pair.ours), len(pair.theirs))
-        first = f"{pair.shown(off[0])}{f', {name}' if name else ''}"
-        all_ = len(off) == count
-        where = f"all {count} samples, first {first}" if all_ else f"{len(off)} of {count} samples, first {first}"
-        ends = pair.ours[off[0]].fields[name], pair.theirs[off[0]].fields[other]
-        yield _explain_in_code(pair, off[0], (name, other), where) or Diagnosis(
-            code=kind_of(*ends),
-            port_path=pair.path,
-            message=f"{where}: {shown_apart(*ends)}",
-            evidence="finished samples were compared; the code that makes them was not seen",
-            fix="compare what both do to this sample",
+    off, count = code.apart, len(code.values)
+    for name in sorted(off, key=lambda name: -pair.ours[0].fields[name].size):
+        first = f"{pair.shown(off[name][0])}{f', {name}' if name else ''}"
+        all_ = len(off[name]) == count
+        where = f"all {count} samples, first {first}" if all_ else f"{len(off[name])} of {count} samples, first {first}"
+        ends = code.ends(off[name][0], name)
+        yield code.explain(off[name][0], name, where) or parting(
+            pair.path,
+            f"{where}: {shown_apart(*ends)}",
+            "finished samples were compared; the code that makes them was not seen",
+            "compare what both do to this sample",
+            kind_of(*ends),
         )
-
-
-def _explain_in_code(pair: SamplePair, at: int, names: tuple[str, str], where: str) -> Diagnosis | None:
-    """Show where the code of both sides parts for one sample; None where it cannot be run once more."""
-    samples = pair.ours[at], pair.theirs[at]
-
-    def trace(side: int, wanted: Sample | None, edit: Edit | None = None) -> tuple[CodeRun, Array] | None:
-        found = pair.again(side, pair.seed, lambda one: one.trace(samples[side].number, wanted, edit))
-        return None if found is None else (found[0], found[1].fields[names[side]])
-
-    def again(edit: Edit) -> Array:
-        _, array = trace(1, None, edit) or (None, ends[1])
-        return array
-
-    try:
-        ours, theirs = (trace(side, sample) for side, sample in enumerate(samples))
-    except Exception as error:
-        if users_fault(error) is None:
-            raise
-        return None  # it cannot be read once more
-    if ours is None or theirs is None:
-        return None
-    programs, ends = (ours[0], theirs[0]), (ours[1], theirs[1])
-    return explain_parting(programs, ends, again, pair.path, where)
 
 
 def check_data(
@@ -212,24 +184,25 @@ def _seed(sides: Sequence[Any], seed: int) -> None:
 def _judge(pair: SamplePair, sides: Sequence[LiveSide]) -> PieceCheck:
     ours, theirs, path = pair.ours, pair.theirs, pair.path
     numbers = {f"{path}/reference_samples": float(len(ours)), f"{path}/port_samples": float(len(theirs))}
-    try:
-        fields = pair_fields(ours[0], theirs[0])
-    except ValueError as error:
-        fix = "return the fields that the reference returns"
-        cause = Diagnosis(
-            code="structure", port_path=path, message=str(error), evidence="the first sample of each side", fix=fix
+    fields, both = pair_names(ours[0].fields, theirs[0].fields), [one[0].fields for one in (ours, theirs)]
+    if not len(fields) == len(both[0]) == len(both[1]):
+        names = [", ".join(one) or "one array" for one in both]
+        reason = f"samples have other fields: {len(both[0])} ({names[0]}) expected, {len(both[1])} ({names[1]}) actual"
+        cause = parting(
+            path, reason, "the first sample of each side", "return the fields that the reference returns", "structure"
         )
-        return PieceCheck(outcome=Outcome.FAIL, reason=str(error), numbers=numbers, diagnoses=(cause,))
-    off = [number for number, both in enumerate(zip(ours, theirs, strict=False)) if differing(*both, fields)]
-    pair = replace(pair, off=off, fields=fields)
+        return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=(cause,))
+    values = [(one.fields, other.fields) for one, other in zip(ours, theirs, strict=False)]
+    code = CodePair(path=path, names=fields, values=values, again=pair.traced)
+    off = {at for each in code.apart.values() for at in each}
     reference, port = pair.read
     more = reference.whole if len(theirs) > len(ours) else port.whole if len(theirs) < len(ours) else False
     if not off and (None in pair.counts or len(set(pair.counts)) == 1) and not more:
-        return PieceCheck(outcome=Outcome.PASS, reason=_equal(pair), numbers=numbers)
+        return PieceCheck(outcome=Outcome.PASS, reason=_equal(pair, code), numbers=numbers)
     places = places_of(ours, theirs, fields)
     random = pair.random
     if any(random):
-        found = _judge_random(pair, random, places, sides)
+        found = _judge_random(pair, code, random, places, sides)
         if found is not None:
             return found
     numbers[f"{path}/differing_samples"] = float(len(off))
@@ -237,16 +210,16 @@ def _judge(pair: SamplePair, sides: Sequence[LiveSide]) -> PieceCheck:
     if order is None and not off:
         order = _explain_counts(pair)
     if order is not None:
-        reason = f"{order.message}; {_reason(pair)}"
+        reason = f"{order.message}; {_reason(pair, code)}"
         return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=(order,))
-    causes = tuple(explain(pair))
+    causes = tuple(explain(pair, code))
     if None not in pair.counts and len(set(pair.counts)) > 1 and not any(one.explained for one in causes):
         causes = (_explain_counts(pair), *causes)
-    return PieceCheck(outcome=Outcome.FAIL, reason=_reason(pair), numbers=numbers, diagnoses=causes)
+    return PieceCheck(outcome=Outcome.FAIL, reason=_reason(pair, code), numbers=numbers, diagnoses=causes)
 
 
 def _judge_random(
-    pair: SamplePair, random: Sequence[bool], places: Sequence[int | None], sides: Sequence[LiveSide]
+    pair: SamplePair, code: CodePair, random: Sequence[bool], places: Sequence[int | None], sides: Sequence[LiveSide]
 ) -> PieceCheck | None:
     shuffled = None not in places and sorted(one for one in places if one is not None) == list(range(len(pair.ours)))
     if all(random):
@@ -262,28 +235,22 @@ def _judge_random(
     which, other = SIDE_NAMES if random[0] else SIDE_NAMES[::-1]
     what = "shuffles" if shuffled else "gives something else at every read (augmentation, shuffling)"
     message = f"{'order' if shuffled else 'values'}: only the {which} {what}, the {other} does not"
-    cause = Diagnosis(
-        code="setting" if shuffled else "parting",
-        port_path=pair.path,
-        message=message,
-        evidence="read twice",
-        fix=f"give the port {'shuffle=' if shuffled else 'random transforms: '}{random[0]}, as the reference has",
-    )
-    causes = () if shuffled else tuple(explain(pair))
+    fix = f"give the port {'shuffle=' if shuffled else 'random transforms: '}{random[0]}, as the reference has"
+    cause = parting(pair.path, message, "read twice", fix, "setting" if shuffled else "parting")
+    causes = () if shuffled else tuple(explain(pair, code))
     return PieceCheck(outcome=Outcome.FAIL, reason=message, diagnoses=(cause, *causes))
 
 
-def _equal(pair: SamplePair) -> str:
-    compared = min(len(pair.ours), len(pair.theirs))
+def _equal(pair: SamplePair, code: CodePair) -> str:
     whole = all(one.whole for one in pair.read)
     total, _ = pair.counts
     of = "" if whole else f" of {total}" if total else ", the first"
-    return f"{compared}{of} samples are equal{'; '.join(['', *_notes(pair)])}"
+    return f"{len(code.values)}{of} samples are equal{'; '.join(['', *_notes(pair, code)])}"
 
 
-def _notes(pair: SamplePair) -> Iterator[str]:
+def _notes(pair: SamplePair, code: CodePair) -> Iterator[str]:
     """Yield the differences that do not matter."""
-    for name, other in pair.fields.items():
+    for name, other in code.names.items():
         one, two = pair.ours[0].fields[name], pair.theirs[0].fields[other]
         if one.dtype != two.dtype:
             yield f"{name or 'their dtype'}: {one.dtype} expected, {two.dtype} actual"
@@ -292,13 +259,12 @@ def _notes(pair: SamplePair) -> Iterator[str]:
         yield f"batches of {expected} expected, of {actual} actual"
 
 
-def _reason(pair: SamplePair) -> str:
-    ours, theirs, off = pair.ours, pair.theirs, pair.off
-    count = min(len(ours), len(theirs))
+def _reason(pair: SamplePair, code: CodePair) -> str:
+    count, off = len(code.values), {at for each in code.apart.values() for at in each}
     if not off:
         return f"the first {count} samples are equal, but one side has more"
-    which = ", ".join(filter(None, sorted(differing(ours[off[0]], theirs[off[0]], pair.fields))))
-    return f"{len(off)} of {count} samples differ, first sample {pair.shown(off[0])}{f' in {which}' if which else ''}"
+    which = ", ".join(filter(None, sorted(name for name, each in code.apart.items() if min(off) in each)))
+    return f"{len(off)} of {count} samples differ, first sample {pair.shown(min(off))}{f' in {which}' if which else ''}"
 
 
 # What makes the order or the number of samples differ: the first place where another stands, and what is missing or there twice.
@@ -342,8 +308,7 @@ def _of_order(pair: SamplePair, told: str, evidence: str) -> Diagnosis:
     fix = "read every sample once, in the reference's order"
     if None not in drops and drops[0] != drops[1]:
         told, fix = f"`drop_last` is {drops[1]}, the reference's {drops[0]}: {told}", f"pass drop_last={drops[0]}"
-    code = "setting" if fix.startswith("pass") else "parting"
-    return Diagnosis(code=code, port_path=pair.path, message=f"order: {told}", evidence=evidence, fix=fix)
+    return parting(pair.path, f"order: {told}", evidence, fix, "setting" if fix.startswith("pass") else "parting")
 
 
 def some(numbers: Sequence[int]) -> str:

@@ -9,11 +9,10 @@ from functools import partial
 import numpy as np
 
 from tipchain.errors import UsageError
+from tipchain.explain.causes.code import LARGEST, differs, leaves
 from tipchain.explain.causes.statements import CodeRun, Edit
-from tipchain.explain.locate.differences import rms
 from tipchain.framework_types import Array, Dataset, Loader
 from tipchain.frameworks.live_models import LiveSide
-from tipchain.numbers.tolerance import SAME_ENLARGED
 
 DATA = "data"
 MOST = 512
@@ -205,7 +204,7 @@ class DataSource:
             for row in range(size):
                 # One sample of a batch.
                 fields = {
-                    name: array[row] if array.ndim and len(array) == size else array
+                    name: np.asarray(array[row]) if array.ndim and len(array) == size else array
                     for name, array in whole.fields.items()
                 }
                 each = len(whole.names) // size
@@ -216,35 +215,23 @@ class DataSource:
     def _sample(self, element: object, number: int) -> Sample:
         fields: dict[str, Array] = {}
         names: list[str] = []
-        self._take(element, "", fields, names)
+        for name, one in leaves(element, self.tensors, rows=(list,)):
+            if isinstance(one, str):
+                names.append(one)
+            elif one.dtype.kind in "US":
+                names.extend(map(str, one.reshape(-1)))
+            elif one.dtype.kind in "biufc":
+                fields[name] = one
+            else:
+                raise UsageError(
+                    f"data: {name or 'a sample'} of the {self.side}'s is a {type(one[()]).__name__}\n  expected: an array of numbers"
+                )
         if not fields:
             raise UsageError(
                 f"data: sample {number} of the {self.side}'s is a {type(element).__name__} without arrays\n"
                 "  expected: an array or tensor, or a tuple or mapping of such"
             )
         return Sample(fields=fields, names=tuple(names), number=number)
-
-    def _take(self, value: object, name: str, fields: dict[str, Array], names: list[str]) -> None:
-        """Collect the arrays of one element."""
-        if value is None:
-            return
-        if isinstance(value, str | bytes):
-            names.append(value if isinstance(value, str) else value.decode(errors="replace"))
-            return
-        if isinstance(value, Mapping | tuple) or (isinstance(value, list) and not is_numbers(value)):
-            for key, one in value.items() if isinstance(value, Mapping) else enumerate(value):
-                self._take(one, f"{name}.{key}".lstrip("."), fields, names)
-            return
-        tensor = next((one for one in self.tensors if one.is_tensor(value)), None)
-        array = np.array(value) if tensor is None else tensor.array(value)
-        if array.dtype.kind in "US":
-            names.extend(map(str, array.reshape(-1)))
-        elif array.dtype.kind not in "biufc":
-            raise UsageError(
-                f"data: {name or 'a sample'} of the {self.side}'s is a {type(value).__name__}\n  expected: an array of numbers"
-            )
-        else:
-            fields[name] = array
 
 
 def channel_axis(shape: tuple[int, ...]) -> int | None:
@@ -260,11 +247,6 @@ def _is_source(value: object) -> bool:
 
 PLAIN = (list, tuple, np.ndarray)
 """Types that are indexed, and whose elements may be batches."""
-
-
-def is_numbers(value: Sequence[object]) -> bool:
-    """Tell whether a value is a list of numbers, which is one array."""
-    return bool(value) and all(isinstance(one, int | float | np.number | np.bool_) for one in value)
 
 
 def _is_batch(arrays: Sequence[Array]) -> bool:
@@ -316,64 +298,14 @@ def _as_image(raw: object) -> object:
 # Whether two samples are the same, and which sample of one side is which of the other.
 
 
-LARGEST = 1e-4
-"""Difference of a single value that is rounding, as a share of the largest."""
-
-
-def pair_fields(ours: Sample, theirs: Sample) -> dict[str, str]:
-    """Return the port's field by the reference's: by name, or by place where names differ.
-
-    Raises:
-        ValueError: there are more on one side.
-    """
-    if len(ours.fields) != len(theirs.fields):
-        counts = [", ".join(one.fields) or "one array" for one in (ours, theirs)]
-        raise ValueError(
-            f"samples have other fields: {len(ours.fields)} ({counts[0]}) expected, {len(theirs.fields)} ({counts[1]}) actual"
-        )
-    if set(ours.fields) == set(theirs.fields):
-        return {name: name for name in ours.fields}
-    return dict(zip(ours.fields, theirs.fields, strict=True))
-
-
-def differing(ours: Sample, theirs: Sample, fields: Mapping[str, str]) -> set[str]:
-    """Return the reference's names of the fields that differ."""
-    return {
-        name
-        for name, other in fields.items()
-        if name not in ours.fields
-        or other not in theirs.fields
-        or not same_array(ours.fields[name], theirs.fields[other])
-    }
+def same_fields(ours: Sample, theirs: Sample, names: Mapping[str, str]) -> bool:
+    """Tell whether two samples are the same; ``names`` are the second's fields by the first's."""
+    return not any(differs(ours.fields.get(name), theirs.fields.get(other)) for name, other in names.items())
 
 
 def same_sample(ours: Sample, theirs: Sample) -> bool:
     """Tell whether two samples of one source are the same."""
-    return set(ours.fields) == set(theirs.fields) and not differing(ours, theirs, {name: name for name in ours.fields})
-
-
-def same_array(expected: Array, actual: Array) -> bool:
-    """Tell whether two arrays are the same but for rounding, axes of size 1 of labels, and the width of their type."""
-    if expected.shape != actual.shape:
-        if expected.size == actual.size == 1:
-            actual = actual.reshape(expected.shape)
-        else:
-            return False
-    kinds = [{"f": "float", "c": "complex"}.get(one.dtype.kind, "whole") for one in (expected, actual)]
-    if kinds[0] != kinds[1] and expected.size > 1:
-        return False
-    if kinds == ["whole", "whole"]:
-        return bool(np.array_equal(expected.astype(np.int64), actual.astype(np.int64)))
-    e, a = (one.astype(np.complex128 if "complex" in kinds else np.float64) for one in (expected, actual))
-    usual = np.isfinite(e)
-    if not np.array_equal(usual, np.isfinite(a)) or not np.array_equal(e[~usual], a[~usual], equal_nan=True):
-        return False
-    e, a = e[usual], a[usual]
-    off = np.abs(e - a)
-    if not off.any():
-        return True
-    largest = max(float(np.abs(e).max()), float(np.abs(a).max()))
-    return rms(off) <= SAME_ENLARGED * max(rms(e), rms(a)) and float(off.max()) <= LARGEST * largest
+    return set(ours.fields) == set(theirs.fields) and same_fields(ours, theirs, {name: name for name in ours.fields})
 
 
 def places_of(ours: Sequence[Sample], theirs: Sequence[Sample], fields: Mapping[str, str]) -> list[int | None]:
@@ -388,7 +320,7 @@ def places_of(ours: Sequence[Sample], theirs: Sequence[Sample], fields: Mapping[
         key = _key(sample, {other: other for other in fields.values()})
         near = np.flatnonzero((np.abs(keys - key) <= LARGEST * (1 + np.abs(key))).all(axis=1))
         order = sorted(map(int, near), key=lambda one: (one != number, one in taken, one))
-        place = next((one for one in order if not differing(ours[one], sample, fields)), None)
+        place = next((one for one in order if same_fields(ours[one], sample, fields)), None)
         if place is not None:
             taken.add(place)
         found.append(place)

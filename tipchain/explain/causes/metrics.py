@@ -12,12 +12,13 @@ import numpy as np
 
 from tipchain.core.blame import one_line, placed
 from tipchain.errors import Outcome, UsageError
-from tipchain.explain.causes.statements import CodeRun, Edit, explain_parting
-from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run
+from tipchain.explain.causes.code import CodePair, leaves, pair_names, parting, recorded, shown
+from tipchain.explain.causes.statements import CodeRun, Edit
+from tipchain.explain.findings import SIDE_NAMES, PieceCheck, failed_to_run
 from tipchain.explain.locate.trace import is_array, put_back, take_out
 from tipchain.framework_types import Array, Metric, Nested
 from tipchain.frameworks.live_models import LiveSide, Sides
-from tipchain.numbers.tolerance import SAME_ENLARGED, SAME_SINGLE
+from tipchain.numbers.tolerance import SAME_SINGLE
 
 METRIC = "metric"
 
@@ -55,7 +56,7 @@ def make_probe(classes: int) -> list[tuple[Array, Array]]:
 
 Batch = tuple[Nested, Nested]
 """Outputs and labels: arrays, or arrays in tuples, lists and mappings."""
-Values = dict[str, float]
+Values = dict[str, Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,37 +162,20 @@ class MetricMeter:
         return put_back(structure, made)
 
     def _named(self, found: object, names: object) -> Values:
-        if isinstance(found, Mapping):
-            result: Values = {}
-            for name, one in found.items():
-                result |= {f"{name}{key}": value for key, value in self._numbers(one).items()}
-        else:
-            result = self._numbers(found)
-            given = list(names) if isinstance(names, list | tuple) else [names] if isinstance(names, str) else []
-            if len(given) == len(result):
-                result = dict(zip(map(str, given), result.values(), strict=True))
+        result: Values = {}
+        for name, one in leaves(found, [self.side]):
+            try:
+                array = np.asarray(one, dtype=np.float64)
+            except (TypeError, ValueError):
+                result.clear()
+                break
+            rows = {name: array} if array.size == 1 else {f"{name}.{n}": one for n, one in enumerate(array.flat)}
+            result |= {row.lstrip("."): np.asarray(value).reshape(()) for row, value in rows.items()}
         if not result:
             raise UsageError(f"{placed(self.metric)} gave {found!r:.80}\n  expected: a number, or numbers by name")
-        return result
-
-    def _numbers(self, found: object) -> Values:
-        if isinstance(found, tuple | list):
-            return {
-                f"[{number}]{key}": value
-                for number, one in enumerate(found)
-                for key, value in self._numbers(one).items()
-            }
-        if found is None:
-            return {}
-        try:
-            array = np.asarray(self.side.array(found) if self.side.is_tensor(found) else found, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise UsageError(
-                f"{placed(self.metric)} gave {found!r:.80}\n  expected: a number, or numbers by name"
-            ) from error
-        if array.size == 1:
-            return {"": float(array.reshape(()))}
-        return {f"[{number}]": float(one) for number, one in enumerate(array.reshape(-1))}
+        given = list(names) if isinstance(names, list | tuple) else [names] if isinstance(names, str) else []
+        named = not isinstance(found, Mapping) and len(given) == len(result)
+        return dict(zip(map(str, given), result.values(), strict=True)) if named else result
 
 
 def join(batches: Sequence[Batch]) -> Batch:
@@ -300,46 +284,6 @@ def _unknown() -> Iterator[Sequence[Probe]]:
     yield list(_alike((numbers[0], numbers.sum(0))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MetricPair:
-    """Two metrics and their values.
-
-    Attributes:
-        refused: what the port's raised for a probe that the reference's takes; empty where there is none.
-    """
-
-    meters: tuple[MetricMeter, MetricMeter]
-    probes: Sequence[Probe]
-    values: Sequence[tuple[Values, Values]]
-    refused: str = ""
-
-
-def _why(case: MetricPair, at: int, name: str, other: str) -> Diagnosis:
-    """Show both values, and where the codes part."""
-    batches, (meter, port_meter) = case.probes[at].batches, case.meters
-    programs = CodeRun((meter.side,)), CodeRun((port_meter.side,))
-    ours = programs[0].run(partial(meter.fresh().values, batches)).get(name, np.nan)
-    theirs = programs[1].run(partial(port_meter.fresh().values, batches)).get(other, np.nan)
-    shown = f"{f'{name}: ' if name else ''}expected {ours:.9g}, actual {theirs:.9g} for {case.probes[at].name}"
-    places = [placed(one.metric).rpartition("/")[2] for one in case.meters]
-    evidence = (
-        f"the reference is {places[0]}, the port {places[1]}; both were called on {len(case.probes)} sets of outputs"
-    )
-
-    def again(edit: Edit) -> Array:
-        return np.array(CodeRun((port_meter.side,), edit).run(partial(port_meter.fresh().values, batches))[other])
-
-    cause = explain_parting(programs, (np.array(ours), np.array(theirs)), again, METRIC, shown)
-    if cause is not None:
-        return replace(cause, evidence=f"{cause.evidence}; {evidence}")
-    fix = f"let {places[1]} count as {places[0]} does"
-    return Diagnosis(code="parting", port_path=METRIC, message=shown, evidence=evidence, fix=fix)
-
-
-RELATIVE, ABSOLUTE = SAME_ENLARGED, SAME_SINGLE
-"""Differences of two values that are rounding: a metric in float32 has as much."""
-
-
 def check_metrics(
     sides: Sides, metrics: tuple[object, object], outputs: object = None, labels: object = None
 ) -> PieceCheck:
@@ -364,42 +308,30 @@ def check_metrics(
         return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  (a class of the user's)
         return failed_to_run("a metric", error)
-    case = _measure(meters, outputs, labels)
-    return case if isinstance(case, PieceCheck) else _judge(case)
-
-
-def _measure(meters: tuple[MetricMeter, MetricMeter], outputs: Nested, labels: Nested) -> MetricPair | PieceCheck:
-    kinds = [probes_of(outputs, labels)] if outputs is not None and labels is not None else _unknown()
     errors: dict[str, Exception] = {}
-    for probes in kinds:
+    for probes in [probes_of(outputs, labels)] if outputs is not None and labels is not None else _unknown():
         known: list[tuple[Probe, tuple[Values, Values]]] = []
         refused = ""
         for probe in probes:
-            found, raised = _both(meters, probe)
+            found: dict[str, Values] = {}
+            raised: dict[str, Exception] = {}
+            for side, meter in zip(SIDE_NAMES, meters, strict=True):
+                try:
+                    found[side] = meter.values(probe.batches)
+                except Exception as error:  # noqa: BLE001, PERF203  (user code)
+                    raised[side] = error
             errors |= raised
             if not raised:
                 known.append((probe, (found["reference"], found["port"])))
             elif probe.given:
                 return _raised(found, raised)
-            elif "port" in raised and "reference" not in raised and not refused:
+            elif "reference" in found and not refused:
                 told = one_line(raised["port"])
                 refused = f"; the port's metric raises for {probe.name}, the reference's does not: {told}"
         if known:
-            used, values = zip(*known, strict=True)
-            return MetricPair(meters=meters, probes=used, values=values, refused=refused)
-    side, error = next(iter(errors.items()), ("reference", ValueError("nothing to call it with")))
-    return failed_to_run(f"the {side}'s metric", error)
-
-
-def _both(meters: tuple[MetricMeter, MetricMeter], probe: Probe) -> tuple[dict[str, Values], dict[str, Exception]]:
-    found: dict[str, Values] = {}
-    raised: dict[str, Exception] = {}
-    for side, meter in zip(SIDE_NAMES, meters, strict=True):
-        try:
-            found[side] = meter.values(probe.batches)
-        except Exception as error:  # noqa: BLE001, PERF203  (user code)
-            raised[side] = error
-    return found, raised
+            return _judge(meters, known, refused)
+    side, last = next(iter(errors.items()), ("reference", ValueError("nothing to call it with")))
+    return failed_to_run(f"the {side}'s metric", last)
 
 
 def _raised(found: Mapping[str, Values], raised: Mapping[str, Exception]) -> PieceCheck:
@@ -408,67 +340,53 @@ def _raised(found: Mapping[str, Values], raised: Mapping[str, Exception]) -> Pie
     failed = failed_to_run(f"the {side}'s metric", error)
     if side == "reference":
         return failed
-    shown = ", ".join(f"{name} {value:.6g}".strip() for name, value in found["reference"].items())
-    cause = Diagnosis(
-        code="parting",
-        port_path=METRIC,
-        message=f"{failed.reason}, where the reference's gives {shown}",
-        evidence="both were called for the models' outputs",
-        fix="let the port's metric take what the reference's takes",
-    )
+    values = ", ".join(f"{name} {value:.6g}".strip() for name, value in found["reference"].items())
+    message = f"{failed.reason}, where the reference's gives {values}"
+    fix = "let the port's metric take what the reference's takes"
+    cause = parting(METRIC, message, "both were called for the models' outputs", fix)
     return replace(failed, outcome=Outcome.FAIL, diagnoses=(cause,))
 
 
-def _judge(case: MetricPair) -> PieceCheck:
-    ours, theirs = case.values[0]
-    try:
-        names = pair_names(ours, theirs)
-    except ValueError as error:
-        return PieceCheck(outcome=Outcome.FAIL, reason=str(error))
+def _judge(
+    meters: tuple[MetricMeter, MetricMeter], known: Sequence[tuple[Probe, tuple[Values, Values]]], refused: str
+) -> PieceCheck:
+    (ours, theirs), names = known[0][1], pair_names(*known[0][1])
+    if not len(names) == len(ours) == len(theirs):
+        left, right = (", ".join(name or "one number" for name in side) for side in (ours, theirs))
+        reason = f"the metrics have other values: {left} expected, {right} actual"
+        return PieceCheck(outcome=Outcome.FAIL, reason=reason)
+
+    def again(side: int, at: int, edit: Edit | None) -> tuple[CodeRun, Values]:
+        meter = meters[side].fresh()
+        return recorded((meter.side,), edit, partial(meter.values, known[at][0].batches))
+
+    pair = CodePair(
+        path=METRIC, names=names, values=[values for _, values in known], again=again, allowed=lambda *_: SAME_SINGLE
+    )
     numbers = {
-        f"{METRIC}/{name}".removesuffix("/") + f"/{side}": value
+        f"{METRIC}/{name}".removesuffix("/") + f"/{side}": float(value)
         for name, other in names.items()
         for side, value in (("reference", ours[name]), ("port", theirs[other]))
     }
-    off: dict[tuple[str, str], int] = {}
-    for at, (expected, actual) in enumerate(case.values):
-        for name, other in names.items():
-            if not same(expected.get(name), actual.get(other)):
-                off.setdefault((name, other), at)
-    if not off:
-        shown = ", ".join(f"{name or 'value'} {value:.6g}" for name, value in list(ours.items())[:3])
-        return PieceCheck(
-            outcome=Outcome.PASS,
-            numbers=numbers,
-            reason=f"equal on {len(case.probes)} sets of outputs and labels; of the first: {shown}{case.refused}",
+    if not pair.apart:
+        first = ", ".join(f"{name or 'value'} {value:.6g}" for name, value in list(ours.items())[:3])
+        reason = f"equal on {len(known)} sets of outputs and labels; of the first: {first}{refused}"
+        return PieceCheck(outcome=Outcome.PASS, numbers=numbers, reason=reason)
+    causes, reasons = [], []
+    places = [placed(one.metric).rpartition("/")[2] for one in meters]
+    evidence = f"the reference is {places[0]}, the port {places[1]}; both were called on {len(known)} sets of outputs"
+    for name, (at, *_) in pair.apart.items():
+        expected, actual = map(shown, pair.ends(at, name))
+        where = f"expected {expected}, actual {actual} for {known[at][0].name}"
+        if name:
+            reasons.append(f"the metrics differ in {name}: {where}")
+            where = f"{name}: {where}"
+        else:
+            reasons.append(f"the metrics differ: {where}")
+        cause = pair.explain(at, name, where)
+        causes.append(
+            replace(cause, evidence=f"{cause.evidence}; {evidence}")
+            if cause
+            else parting(METRIC, where, evidence, f"let {places[1]} count as {places[0]} does")
         )
-    (name, other), at = next(iter(off.items()))
-    ours, theirs = case.values[at]
-    which = f" {name}" if name else ""
-    one, two = ours.get(name), theirs.get(other)
-    reason = f"the metrics differ{which}: expected {_shown(one)}, actual {_shown(two)} for {case.probes[at].name}"
-    causes = [_why(case, at, *pair) for pair, at in off.items()]
-    return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=tuple(causes))
-
-
-def pair_names(ours: Mapping[str, float], theirs: Mapping[str, float]) -> dict[str, str]:
-    """Return the port's value by the reference's: by name, or by place where no name is alike.
-
-    Raises:
-        ValueError: one side has values that the other has not.
-    """
-    if len(ours) == len(theirs) and (set(ours) == set(theirs) or not set(ours) & set(theirs)):
-        return {name: name for name in ours} if set(ours) == set(theirs) else dict(zip(ours, theirs, strict=True))
-    left, right = ([name or "one number" for name in side] for side in (ours, theirs))
-    raise ValueError(f"the metrics have other values: {', '.join(left)} expected, {', '.join(right)} actual")
-
-
-def same(one: float | None, other: float | None) -> bool:
-    """Tell whether two values are equal but for rounding; NaN equals NaN."""
-    if one is None or other is None:
-        return one is other
-    return bool(np.isclose(other, one, rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True))
-
-
-def _shown(value: float | None) -> str:
-    return "nothing" if value is None else f"{value:.9g}"
+    return PieceCheck(outcome=Outcome.FAIL, reason=reasons[0], numbers=numbers, diagnoses=tuple(causes))
