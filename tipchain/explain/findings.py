@@ -161,6 +161,11 @@ class Diagnosis:
         return self.name == finding.code and finding.port_path in self.layers
 
 
+def of_piece(path: str, code: str, message: str, evidence: str, fix: str, explained: float | None = None) -> Diagnosis:
+    """Return a diagnosis of one of `PIECES`, which has no layer."""
+    return Diagnosis(code=code, port_path=path, message=message, evidence=evidence, explained=explained, fix=fix)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Cause:
     """A possible fault, before it is known whether it explains anything.

@@ -15,22 +15,12 @@ import numpy as np
 
 from tipchain.core.blame import blame, placed
 from tipchain.errors import Outcome
-from tipchain.explain.causes.code import (
-    CodePair,
-    Leaves,
-    differs,
-    leaves,
-    pair_names,
-    parting,
-    recorded,
-    shown,
-    shown_apart,
-)
+from tipchain.explain.causes.code import CodePair, Leaves, differs, leaves, pair_names, recorded, shown, shown_apart
 from tipchain.explain.causes.data_sources import call_with_raw
 from tipchain.explain.causes.losses import open_fields
 from tipchain.explain.causes.statements import CodeRun, Edit
 from tipchain.explain.causes.walk import glimpse
-from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck
+from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, of_piece
 from tipchain.explain.locate.differences import distance
 from tipchain.explain.locate.trace import put_back, take_out
 from tipchain.framework_types import Array, Function, Model, Nested, Options
@@ -262,4 +252,4 @@ def _causes(
     for name, (at, *_) in pair.apart.items():
         told = where(at, name, *map(shown, pair.ends(at, name)))
         evidence = f"the reference's code is {places[0]}, the port's {places[1]}"
-        yield pair.explain(at, name, told) or parting(PREDICT, told, evidence, fix)
+        yield pair.explain(at, name, told) or of_piece(PREDICT, "parting", told, evidence, fix)

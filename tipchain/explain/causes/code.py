@@ -49,7 +49,11 @@ def leaves(
         for key, one in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from leaves(one, tensors, rows, f"{path}.{key}".lstrip("."))
     elif value is not None:
-        yield path, np.array(value)
+        numeric = isinstance(value, int | float | complex | range) or hasattr(value, "__array__")
+        array = np.array(value if numeric or hasattr(value, "__array_interface__") else None)
+        if array.dtype == object and array.ndim == 0:  # an object that is no sequence to numpy
+            array[()] = value
+        yield path, array
 
 
 def pair_names(
@@ -112,11 +116,6 @@ def shown(value: Leaf | None) -> str:
     if is_numeric(value):
         return f"{value.item():.9g}" if value.size == 1 else glimpse(value)
     return "nothing" if value is None else f"{value!r:.60}"
-
-
-def parting(path: str, message: str, evidence: str, fix: str, code: str = "parting") -> Diagnosis:
-    """Return the diagnosis of code around the models that only shows the difference."""
-    return Diagnosis(code=code, port_path=path, message=message, evidence=evidence, fix=fix)
 
 
 def recorded(tensors: Sequence[LiveSide], edit: Edit | None, work: Callable[[], T]) -> tuple[CodeRun, T]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tipchain.core.language import listed
 from tipchain.errors import Outcome, UsageError
-from tipchain.explain.causes.code import CodePair, pair_names, parting, shown_apart
+from tipchain.explain.causes.code import CodePair, pair_names, shown_apart
 from tipchain.explain.causes.data_sources import (
     DATA,
     DataSource,
@@ -22,7 +22,7 @@ from tipchain.explain.causes.data_sources import (
     same_sample,
 )
 from tipchain.explain.causes.statements import CodeRun, Edit, kind_of
-from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run
+from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run, of_piece
 from tipchain.framework_types import Array
 from tipchain.frameworks.live_models import LiveSide
 
@@ -104,12 +104,12 @@ def explain(pair: SamplePair, code: CodePair) -> Iterator[Diagnosis]:
         all_ = len(off[name]) == count
         where = f"all {count} samples, first {first}" if all_ else f"{len(off[name])} of {count} samples, first {first}"
         ends = code.ends(off[name][0], name)
-        yield code.explain(off[name][0], name, where) or parting(
+        yield code.explain(off[name][0], name, where) or of_piece(
             pair.path,
+            kind_of(*ends),
             f"{where}: {shown_apart(*ends)}",
             "finished samples were compared; the code that makes them was not seen",
             "compare what both do to this sample",
-            kind_of(*ends),
         )
 
 
@@ -188,9 +188,8 @@ def _judge(pair: SamplePair, sides: Sequence[LiveSide]) -> PieceCheck:
     if not len(fields) == len(both[0]) == len(both[1]):
         names = [", ".join(one) or "one array" for one in both]
         reason = f"samples have other fields: {len(both[0])} ({names[0]}) expected, {len(both[1])} ({names[1]}) actual"
-        cause = parting(
-            path, reason, "the first sample of each side", "return the fields that the reference returns", "structure"
-        )
+        fix = "return the fields that the reference returns"
+        cause = of_piece(path, "structure", reason, "the first sample of each side", fix)
         return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=(cause,))
     values = [(one.fields, other.fields) for one, other in zip(ours, theirs, strict=False)]
     code = CodePair(path=path, names=fields, values=values, again=pair.traced)
@@ -236,7 +235,7 @@ def _judge_random(
     what = "shuffles" if shuffled else "gives something else at every read (augmentation, shuffling)"
     message = f"{'order' if shuffled else 'values'}: only the {which} {what}, the {other} does not"
     fix = f"give the port {'shuffle=' if shuffled else 'random transforms: '}{random[0]}, as the reference has"
-    cause = parting(pair.path, message, "read twice", fix, "setting" if shuffled else "parting")
+    cause = of_piece(pair.path, "setting" if shuffled else "parting", message, "read twice", fix)
     causes = () if shuffled else tuple(explain(pair, code))
     return PieceCheck(outcome=Outcome.FAIL, reason=message, diagnoses=(cause, *causes))
 
@@ -308,7 +307,8 @@ def _of_order(pair: SamplePair, told: str, evidence: str) -> Diagnosis:
     fix = "read every sample once, in the reference's order"
     if None not in drops and drops[0] != drops[1]:
         told, fix = f"`drop_last` is {drops[1]}, the reference's {drops[0]}: {told}", f"pass drop_last={drops[0]}"
-    return parting(pair.path, f"order: {told}", evidence, fix, "setting" if fix.startswith("pass") else "parting")
+    code = "setting" if fix.startswith("pass") else "parting"
+    return of_piece(pair.path, code, f"order: {told}", evidence, fix)
 
 
 def some(numbers: Sequence[int]) -> str:

@@ -12,9 +12,9 @@ import numpy as np
 
 from tipchain.core.blame import one_line, placed
 from tipchain.errors import Outcome, UsageError
-from tipchain.explain.causes.code import CodePair, leaves, pair_names, parting, recorded, shown
+from tipchain.explain.causes.code import CodePair, leaves, pair_names, recorded, shown
 from tipchain.explain.causes.statements import CodeRun, Edit
-from tipchain.explain.findings import SIDE_NAMES, PieceCheck, failed_to_run
+from tipchain.explain.findings import SIDE_NAMES, PieceCheck, failed_to_run, of_piece
 from tipchain.explain.locate.trace import is_array, put_back, take_out
 from tipchain.framework_types import Array, Metric, Nested
 from tipchain.frameworks.live_models import LiveSide, Sides
@@ -343,7 +343,7 @@ def _raised(found: Mapping[str, Values], raised: Mapping[str, Exception]) -> Pie
     values = ", ".join(f"{name} {value:.6g}".strip() for name, value in found["reference"].items())
     message = f"{failed.reason}, where the reference's gives {values}"
     fix = "let the port's metric take what the reference's takes"
-    cause = parting(METRIC, message, "both were called for the models' outputs", fix)
+    cause = of_piece(METRIC, "parting", message, "both were called for the models' outputs", fix)
     return replace(failed, outcome=Outcome.FAIL, diagnoses=(cause,))
 
 
@@ -387,6 +387,6 @@ def _judge(
         causes.append(
             replace(cause, evidence=f"{cause.evidence}; {evidence}")
             if cause
-            else parting(METRIC, where, evidence, f"let {places[1]} count as {places[0]} does")
+            else of_piece(METRIC, "parting", where, evidence, f"let {places[1]} count as {places[0]} does")
         )
     return PieceCheck(outcome=Outcome.FAIL, reason=reasons[0], numbers=numbers, diagnoses=tuple(causes))

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tipchain.core.blame import one_line
 from tipchain.errors import Outcome, TipchainError
 from tipchain.explain.causes.optimizer_builders import Builder, build_both, build_torch_schedule, copied, slots_of
-from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
+from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run, of_piece
 from tipchain.explain.preflight.optimizers import SettingDifference
 from tipchain.explain.preflight.schedules import ScheduleSettings, read
 from tipchain.framework_types import Array, Schedule
@@ -60,14 +60,14 @@ def _causes(
         if curve is not None and _close(expected, factor * curve).all():
             proof = f"{shown}; with the reference's value the port's own schedule gives the reference's rates"
             if differences:
-                return tuple(_diagnosis("setting", one.message, proof, one.fix, 1.0) for one in differences)
+                return tuple(of_piece(SCHEDULER, "setting", one.message, proof, one.fix, 1.0) for one in differences)
             fix = f"use `paddle.optimizer.lr.{mended.call}`"
-            return (_diagnosis("setting", classes, proof, fix, 1.0),)
+            return (of_piece(SCHEDULER, "setting", classes, proof, fix, 1.0),)
     own = "" if factor == 1 else f", and {name} has {factor:.6g} times its rate"
     message = (
         f"at step {step} the learning rate is {actual[step]:.6g}, the reference's {expected[step]:.6g}: {classes}{own}"
     )
-    return (_diagnosis("parting", message, shown, "let the port's schedule give the reference's rates"),)
+    return (of_piece(SCHEDULER, "parting", message, shown, "let the port's schedule give the reference's rates"),)
 
 
 def _mended(
@@ -93,10 +93,6 @@ def _curve(lr: ModuleType, settings: ScheduleSettings, count: int) -> Array | No
     except Exception:  # noqa: BLE001  (a schedule that does not take the value proves nothing)
         return None
     return np.array(rates)
-
-
-def _diagnosis(code: str, message: str, evidence: str, fix: str, explained: float | None = None) -> Diagnosis:
-    return Diagnosis(code=code, port_path=SCHEDULER, message=message, evidence=evidence, explained=explained, fix=fix)
 
 
 # Both schedules, stepped.
@@ -276,7 +272,8 @@ def _judge(
         return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, curves=curves, diagnoses=found)
     if np.ptp(momentum) > 0:
         low, high = float(momentum.min()), float(momentum.max())
-        cause = _diagnosis(
+        cause = of_piece(
+            SCHEDULER,
             "setting",
             f"the reference's schedule moves the momentum between {low:.6g} and {high:.6g}, the port's does not",
             "OneCycleLR and CyclicLR of torch have cycle_momentum=True by default; Paddle's leave the momentum alone",
@@ -287,7 +284,7 @@ def _judge(
         )
     if differences:
         agreed = f"{count} learning rates of {len(pairs)} parameters agree all the same"
-        found = tuple(_diagnosis("setting", one.message, agreed, one.fix) for one in differences)
+        found = tuple(of_piece(SCHEDULER, "setting", one.message, agreed, one.fix) for one in differences)
         return PieceCheck(
             outcome=Outcome.FAIL, reason=found[0].message, numbers=numbers, curves=curves, diagnoses=found
         )
