@@ -237,7 +237,7 @@ def _after(
     except Exception:  # noqa: BLE001  (the port's code may look at more of its model than its output)
         return None
     names = {name: name for pair in values for side in pair for name in side}
-    return CodePair(path=PREDICT, names=names, values=values, again=again, allowed=lambda *_: 0.0)
+    return CodePair(path=PREDICT, names=names, values=values, again=again, allowed=0.0)
 
 
 def _frameworks(both: tuple[_Deployed, _Deployed]) -> list[LiveSide]:

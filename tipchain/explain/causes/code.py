@@ -49,9 +49,10 @@ def leaves(
         for key, one in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from leaves(one, tensors, rows, f"{path}.{key}".lstrip("."))
     elif value is not None:
-        numeric = isinstance(value, int | float | complex | range) or hasattr(value, "__array__")
-        array = np.array(value if numeric or hasattr(value, "__array_interface__") else None)
-        if array.dtype == object and array.ndim == 0:  # an object that is no sequence to numpy
+        read = row or isinstance(value, int | float | complex | range)
+        read = read or any(hasattr(value, name) for name in ("__array__", "__array_interface__"))
+        array = np.array(value if read else None)
+        if not read:  # numpy would take any object with a length for a sequence
             array[()] = value
         yield path, array
 
@@ -133,20 +134,20 @@ class CodePair:
         names: the port's result by the reference's.
         values: both results by name, input by input.
         again: runs the code once more; see `Again`.
-        allowed: how far a result may be apart by the number of the input and the name; see `same_values`.
+        allowed: how far results may be apart; see `same_values`.
     """
 
     path: str
     names: Mapping[str, str]
     values: Sequence[tuple[Leaves, Leaves]]
     again: Again
-    allowed: Callable[[int, str], float | None] = lambda *_: None
+    allowed: float | None = None
 
     @cached_property
     def apart(self) -> dict[str, list[int]]:
         """The numbers of the inputs for which results differ, by the reference's name."""
         every = {
-            name: [at for at in range(len(self.values)) if differs(*self.ends(at, name), self.allowed(at, name))]
+            name: [at for at in range(len(self.values)) if differs(*self.ends(at, name), self.allowed)]
             for name in self.names
         }
         return {name: off for name, off in every.items() if off}

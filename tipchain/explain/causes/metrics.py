@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -205,37 +206,32 @@ FEW = 100
 """Classes below which no class is one of `IGNORED`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Probe:
-    """Outputs and labels, batch by batch.
+GIVEN = "the models' outputs"
 
-    Attributes:
-        name: what messages call it.
-        batches: at least one.
-        given: these are the models' own.
-    """
+
+class Probe(NamedTuple):
+    """Outputs and labels, batch by batch, and what messages call them."""
 
     name: str
     batches: Sequence[Batch]
-    given: bool = False
 
 
 def probes_of(outputs: Nested, labels: Nested) -> Iterator[Probe]:
     """Yield the models' own outputs, in two uneven batches where they can be cut, and others that are like them."""
-    given = Probe(name="the models' outputs", batches=[(outputs, labels)], given=True)
+    batches = [(outputs, labels)]
     if not (is_array(outputs) and is_array(labels) and outputs.ndim and labels.shape[:1] == outputs.shape[:1]):
-        yield given
+        yield Probe(GIVEN, batches)
     else:
         cut = len(outputs) - max(1, len(outputs) // 3)
         halves = [(outputs[:cut], labels[:cut]), (outputs[cut:], labels[cut:])]
-        yield replace(given, batches=halves) if len(outputs) > 2 else given
+        yield Probe(GIVEN, halves if len(outputs) > 2 else batches)
         classifies = outputs.ndim == 2 and outputs.shape[1] > 1 and labels.size == len(outputs)
         if classifies and outputs.dtype.kind == "f" and labels.dtype.kind in "iu":
             column = [-1, *labels.shape[1:]]
             made = [(logits, label.reshape(column)) for logits, label in make_probe(outputs.shape[1])]
-            yield Probe(name="outputs made to tell", batches=made)
+            yield Probe("outputs made to tell", made)
     yield from _alike((outputs, labels))
-    yield from _ignoring([(outputs, labels)])
+    yield from _ignoring(batches)
 
 
 def _alike(batch: Batch) -> Iterator[Probe]:
@@ -248,16 +244,15 @@ def _alike(batch: Batch) -> Iterator[Probe]:
         for size in sizes:
             rows = random.integers(0, count, size)
             others = np.where(random.random(size) < MIXED, random.integers(0, count, size), rows)
-            made = [one[others] if one.shape[:1] == (count,) else one for one in outputs]
-            made = [
-                (one + (one.std() or 1.0) * random.standard_normal(one.shape)).astype(one.dtype)
-                if one.dtype.kind == "f"
-                else one
-                for one in made
-            ]
-            told = [one[rows] if one.shape[:1] == (count,) else one for one in labels]
+            made, told = (
+                [one[chosen] if one.shape[:1] == (count,) else one for one in arrays]
+                for arrays, chosen in ((outputs, others), (labels, rows))
+            )
+            for at, one in enumerate(made):
+                if one.dtype.kind == "f":
+                    made[at] = (one + (one.std() or 1.0) * random.standard_normal(one.shape)).astype(one.dtype)
             batches.append((put_back(structure, made), put_back(label_structure, told)))
-        yield Probe(name=f"random outputs {number}", batches=batches)
+        yield Probe(f"random outputs {number}", batches)
 
 
 def _ignoring(batches: Sequence[Batch]) -> Iterator[Probe]:
@@ -272,13 +267,13 @@ def _ignoring(batches: Sequence[Batch]) -> Iterator[Probe]:
         for outputs, labels in batches:
             some = np.where(np.arange(labels.size).reshape(labels.shape) % 3, labels, ignored).astype(labels.dtype)
             changed.append((outputs, some))
-        yield Probe(name=f"labels of {ignored}", batches=changed)
+        yield Probe(f"labels of {ignored}", changed)
 
 
 def _unknown() -> Iterator[Sequence[Probe]]:
     """Yield outputs of a classifier, then of a yes or no, then numbers, where the models' own are not known."""
     made = make_probe(CLASSES)
-    yield [Probe(name="outputs made to tell", batches=made), *_alike(join(made)), *_ignoring(made)]
+    yield [Probe("outputs made to tell", made), *_alike(join(made)), *_ignoring(made)]
     numbers = np.random.default_rng(0).standard_normal((2, 19)).astype(np.float32)
     yield list(_alike((numbers[0], (numbers.sum(0) > 0).astype(np.int64))))
     yield list(_alike((numbers[0], numbers.sum(0))))
@@ -323,7 +318,7 @@ def check_metrics(
             errors |= raised
             if not raised:
                 known.append((probe, (found["reference"], found["port"])))
-            elif probe.given:
+            elif probe.name == GIVEN:
                 return _raised(found, raised)
             elif "reference" in found and not refused:
                 told = one_line(raised["port"])
@@ -360,9 +355,7 @@ def _judge(
         meter = meters[side].fresh()
         return recorded((meter.side,), edit, partial(meter.values, known[at][0].batches))
 
-    pair = CodePair(
-        path=METRIC, names=names, values=[values for _, values in known], again=again, allowed=lambda *_: SAME_SINGLE
-    )
+    pair = CodePair(path=METRIC, names=names, values=[values for _, values in known], again=again, allowed=SAME_SINGLE)
     numbers = {
         f"{METRIC}/{name}".removesuffix("/") + f"/{side}": float(value)
         for name, other in names.items()
