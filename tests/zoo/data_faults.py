@@ -362,7 +362,7 @@ METRIC_FAULTS = (
         plain,
         lambda outputs, labels: float((outputs.argmax(axis=0) == labels).mean()),
     ),
-    _metric("ignored-255", "parting|for labels of 255", without(255), plain),
+    _metric("ignored-255", "parting|first labels of 255", without(255), plain),
     _metric("class-0-left-out", "parting|the port's `float((outputs[labels != label]", plain, without(0)),
     _metric("smallest", "parting|`plain(-outputs, labels)`", plain, lambda outputs, labels: plain(-outputs, labels)),
     _metric("threshold", "argument|`threshold` is 0.5, the reference's 0.0", above(0.0), above(0.5), "yes or no"),

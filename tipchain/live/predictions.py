@@ -15,12 +15,12 @@ import numpy as np
 
 from tipchain.core.blame import blame, placed
 from tipchain.errors import Outcome
-from tipchain.explain.causes.code import CodePair, Leaves, differs, leaves, pair_names, recorded, shown, shown_apart
+from tipchain.explain.causes.code import CodePair, Leaves, differs, leaves, pair_names, recorded, shown_apart
 from tipchain.explain.causes.data_sources import call_with_raw
 from tipchain.explain.causes.losses import open_fields
 from tipchain.explain.causes.statements import CodeRun, Edit
 from tipchain.explain.causes.walk import glimpse
-from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, of_piece
+from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck
 from tipchain.explain.locate.differences import distance
 from tipchain.explain.locate.trace import put_back, take_out
 from tipchain.framework_types import Array, Function, Model, Nested, Options
@@ -178,24 +178,15 @@ def _where(
         told = f"the {silent}'s code does not call the model itself: where the results differ first is not known"
         return told, iter(())
     said, causes = [], list[Iterator[Diagnosis]]()
-    before, after = _before(both, raws[first], found[first]), _after(both, raws, found)
-    if before.apart:
+    before, after = _before(both, raws, found), _after(both, raws, found)
+    if any(first in off for off in before.apart.values()):
         said.append("the models get different inputs: the cause is in the code before the model")
-
-        def given(_: int, name: str, expected: str, actual: str) -> str:
-            return f"the model's {name}: expected {expected}, actual {actual} for sample {first}"
-
-        causes.append(_causes(both, before, given, "compare what both do before the model"))
+        causes.append(before.causes())
     if after is not None and after.apart:
         said.append(
             "given the reference's outputs, the port's code makes other results of them: the cause is in the code after the model"
         )
-
-        def made(at: int, name: str, expected: str, actual: str) -> str:
-            outputs = ", ".join(glimpse(array) for arrays in found[at][0].returned for array in arrays)
-            return f"{name or 'the result'}: expected {expected}, actual {actual} of the model's outputs {outputs}"
-
-        causes.append(_causes(both, after, made, "compare what both do after the model"))
+        causes.append(after.causes())
     if not said:
         said.append(
             "both models get the same inputs, and equal outputs give equal results: the cause is in the model; see the other stages"
@@ -203,18 +194,30 @@ def _where(
     return "; ".join(said), chain(*causes)
 
 
-def _before(both: tuple[_Deployed, _Deployed], raw: object, found: tuple[Predicted, Predicted]) -> CodePair:
-    """Return what the models are given for a raw sample; both codes are followed to the models' first call."""
-    ours, theirs = (one.given for one in found)
-    names = pair_names(ours, theirs)
-    names |= {name: name for name in (*ours, *theirs) if name not in (*names, *names.values())}
+def _before(
+    both: tuple[_Deployed, _Deployed], raws: Sequence[object], found: Sequence[tuple[Predicted, Predicted]]
+) -> CodePair:
+    """Return what the models are given; both codes are followed to the models' first call."""
+    names: dict[str, str] = {}
+    for one, other in found:
+        names |= pair_names(one.given, other.given)
+        names |= {name: name for name in (*one.given, *other.given) if name not in (*names, *names.values())}
 
-    def again(side: int, _: int, edit: Edit | None) -> tuple[CodeRun, Leaves]:
-        program, made = recorded(_frameworks(both), edit, lambda: both[side].run(raw, halt=True).given)
+    def again(side: int, at: int, edit: Edit | None) -> tuple[CodeRun, Leaves]:
+        program, made = recorded(_frameworks(both), edit, lambda: both[side].run(raws[at], halt=True).given)
         # A batch of one is mostly made where the model is called.
         return program, {name: one[0] if one.ndim > 1 and len(one) == 1 else one for name, one in made.items()}
 
-    return CodePair(path=PREDICT, names=names, values=[(ours, theirs)], again=again)
+    return CodePair(
+        path=PREDICT,
+        what="samples",
+        inputs=[str(at) for at in range(len(found))],
+        names=names,
+        values=[(one.given, other.given) for one, other in found],
+        again=again,
+        evidence=_places(both),
+        fix="compare what both do before the model",
+    )
 
 
 def _after(
@@ -225,9 +228,6 @@ def _after(
     def run(side: int, at: int) -> Leaves:
         return both[side].run(raws[at], found[at][0].returned if side else None).result
 
-    def again(side: int, at: int, edit: Edit | None) -> tuple[CodeRun, Leaves]:
-        return recorded(_frameworks(both), edit, lambda: run(side, at))
-
     for one in found:
         shapes, port_shapes = ([[array.shape for array in arrays] for arrays in side.returned] for side in one)
         if shapes != port_shapes:
@@ -236,20 +236,24 @@ def _after(
         values = [(one.result, run(1, at)) for at, (one, _) in enumerate(found)]
     except Exception:  # noqa: BLE001  (the port's code may look at more of its model than its output)
         return None
-    names = {name: name for pair in values for side in pair for name in side}
-    return CodePair(path=PREDICT, names=names, values=values, again=again, allowed=0.0)
+    outputs = [", ".join(glimpse(one) for arrays in side.returned for one in arrays) for side, _ in found]
+    return CodePair(
+        path=PREDICT,
+        what="samples",
+        inputs=[f"{at} ({arrays})" for at, arrays in enumerate(outputs)],
+        names={name: name for pair in values for side in pair for name in side},
+        values=values,
+        again=lambda side, at, edit: recorded(_frameworks(both), edit, lambda: run(side, at)),
+        allowed=0.0,
+        evidence=_places(both),
+        fix="compare what both do after the model",
+    )
 
 
 def _frameworks(both: tuple[_Deployed, _Deployed]) -> list[LiveSide]:
     return [one.side for one in both]
 
 
-def _causes(
-    both: tuple[_Deployed, _Deployed], pair: CodePair, where: Callable[[int, str, str, str], str], fix: str
-) -> Iterator[Diagnosis]:
-    """Yield of each result that differs both values, and where the codes before or after the model part."""
+def _places(both: tuple[_Deployed, _Deployed]) -> str:
     places = [placed(one.predict).rpartition("/")[2] for one in both]
-    for name, (at, *_) in pair.apart.items():
-        told = where(at, name, *map(shown, pair.ends(at, name)))
-        evidence = f"the reference's code is {places[0]}, the port's {places[1]}"
-        yield pair.explain(at, name, told) or of_piece(PREDICT, "parting", told, evidence, fix)
+    return f"the reference's code is {places[0]}, the port's {places[1]}"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 
 from tipchain.core.blame import users_fault
-from tipchain.explain.causes.statements import CodeRun, Edit, explain_parting
+from tipchain.explain.causes.statements import CodeRun, Edit, explain_parting, kind_of
 from tipchain.explain.causes.walk import glimpse
-from tipchain.explain.findings import Diagnosis
+from tipchain.explain.findings import Diagnosis, of_piece
 from tipchain.explain.locate.differences import rms
 from tipchain.framework_types import Array
 from tipchain.frameworks.live_models import LiveSide
@@ -131,17 +131,25 @@ class CodePair:
 
     Attributes:
         path: what diagnoses call it.
+        what: what messages call the inputs.
+        inputs: what they call each of them.
         names: the port's result by the reference's.
         values: both results by name, input by input.
         again: runs the code once more; see `Again`.
         allowed: how far results may be apart; see `same_values`.
+        evidence: where both codes are; empty where only their results are known.
+        fix: what to do where they tell nothing.
     """
 
     path: str
+    what: str
+    inputs: Sequence[str]
     names: Mapping[str, str]
     values: Sequence[tuple[Leaves, Leaves]]
     again: Again
     allowed: float | None = None
+    evidence: str = ""
+    fix: str
 
     @cached_property
     def apart(self) -> dict[str, list[int]]:
@@ -157,16 +165,26 @@ class CodePair:
         ours, theirs = self.values[at]
         return ours.get(name), theirs.get(self.names[name])
 
-    def explain(self, at: int, name: str, where: str) -> Diagnosis | None:
-        """Show the statements with which both codes part on the way to a result; None where they tell nothing.
+    def told(self, name: str) -> str:
+        """Return for which inputs a result differs, with both values of the first."""
+        off, count = self.apart[name], len(self.values)
+        share = f"all {count}" if len(off) == count else f"{len(off)} of {count}"
+        first = f"{self.inputs[off[0]]}{f', {name}' if name else ''}"
+        return f"{share} {self.what}, first {first}: {shown_apart(*self.ends(off[0], name))}"
 
-        Args:
-            at: the number of the input.
-            name: the reference's name of the result.
-            where: what stands before the message.
-        """
-        if not all(map(is_numeric, self.ends(at, name))):
-            return None
+    def causes(self) -> Iterator[Diagnosis]:
+        """Yield of each result that differs where both codes part on the way to it, or both values alone."""
+        for name, (at, *_) in self.apart.items():
+            ends = self.ends(at, name)
+            cause = self._followed(at, name) if all(map(is_numeric, ends)) else None
+            if cause is not None:
+                yield replace(cause, evidence="; ".join(filter(None, (cause.evidence, self.evidence))))
+                continue
+            unseen = "finished results were compared; the code that makes them was not seen"
+            yield of_piece(self.path, kind_of(*ends), self.told(name), self.evidence or unseen, self.fix)
+
+    def _followed(self, at: int, name: str) -> Diagnosis | None:
+        """Show the statements with which both codes part; None where they tell nothing."""
         other = self.names[name]
         try:
             ours, theirs = (self.again(side, at, None) for side in (0, 1))
@@ -182,7 +200,7 @@ class CodePair:
             again = self.again(1, at, edit)
             return np.asarray(ends[1] if again is None else again[1][other])
 
-        return explain_parting((ours[0], theirs[0]), ends, mended, self.path, where)
+        return explain_parting((ours[0], theirs[0]), ends, mended, self.path, self.told(name))
 
 
 def differs(expected: Leaf | None, actual: Leaf | None, allowed: float | None = None) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tipchain.core.language import listed
 from tipchain.errors import Outcome, UsageError
-from tipchain.explain.causes.code import CodePair, pair_names, shown_apart
+from tipchain.explain.causes.code import CodePair, pair_names
 from tipchain.explain.causes.data_sources import (
     DATA,
     DataSource,
@@ -21,7 +21,7 @@ from tipchain.explain.causes.data_sources import (
     places_of,
     same_sample,
 )
-from tipchain.explain.causes.statements import CodeRun, Edit, kind_of
+from tipchain.explain.causes.statements import CodeRun, Edit
 from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run, of_piece
 from tipchain.framework_types import Array
 from tipchain.frameworks.live_models import LiveSide
@@ -96,23 +96,6 @@ class SamplePair:
         return f"{sample.number}{f' ({sample.names[0]})' if sample.names else ''}"
 
 
-def explain(pair: SamplePair, code: CodePair) -> Iterator[Diagnosis]:
-    """Yield of every field that differs where the code that makes it parts, the largest field first."""
-    off, count = code.apart, len(code.values)
-    for name in sorted(off, key=lambda name: -pair.ours[0].fields[name].size):
-        first = f"{pair.shown(off[name][0])}{f', {name}' if name else ''}"
-        all_ = len(off[name]) == count
-        where = f"all {count} samples, first {first}" if all_ else f"{len(off[name])} of {count} samples, first {first}"
-        ends = code.ends(off[name][0], name)
-        yield code.explain(off[name][0], name, where) or of_piece(
-            pair.path,
-            kind_of(*ends),
-            f"{where}: {shown_apart(*ends)}",
-            "finished samples were compared; the code that makes them was not seen",
-            "compare what both do to this sample",
-        )
-
-
 def check_data(
     sides: Sequence[LiveSide],
     data: tuple[object, object],
@@ -184,15 +167,24 @@ def _seed(sides: Sequence[Any], seed: int) -> None:
 def _judge(pair: SamplePair, sides: Sequence[LiveSide]) -> PieceCheck:
     ours, theirs, path = pair.ours, pair.theirs, pair.path
     numbers = {f"{path}/reference_samples": float(len(ours)), f"{path}/port_samples": float(len(theirs))}
-    fields, both = pair_names(ours[0].fields, theirs[0].fields), [one[0].fields for one in (ours, theirs)]
+    both = ours[0].fields, theirs[0].fields
+    # The largest field, which is the image, comes first.
+    fields = dict(sorted(pair_names(*both).items(), key=lambda names: -both[0][names[0]].size))
     if not len(fields) == len(both[0]) == len(both[1]):
         names = [", ".join(one) or "one array" for one in both]
         reason = f"samples have other fields: {len(both[0])} ({names[0]}) expected, {len(both[1])} ({names[1]}) actual"
         fix = "return the fields that the reference returns"
         cause = of_piece(path, "structure", reason, "the first sample of each side", fix)
         return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=(cause,))
-    values = [(one.fields, other.fields) for one, other in zip(ours, theirs, strict=False)]
-    code = CodePair(path=path, names=fields, values=values, again=pair.traced)
+    code = CodePair(
+        path=path,
+        what="samples",
+        inputs=[pair.shown(at) for at in range(len(ours))],
+        names=fields,
+        values=[(one.fields, other.fields) for one, other in zip(ours, theirs, strict=False)],
+        again=pair.traced,
+        fix="compare what both do to this sample",
+    )
     off = {at for each in code.apart.values() for at in each}
     reference, port = pair.read
     more = reference.whole if len(theirs) > len(ours) else port.whole if len(theirs) < len(ours) else False
@@ -211,7 +203,7 @@ def _judge(pair: SamplePair, sides: Sequence[LiveSide]) -> PieceCheck:
     if order is not None:
         reason = f"{order.message}; {_reason(pair, code)}"
         return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=(order,))
-    causes = tuple(explain(pair, code))
+    causes = tuple(code.causes())
     if None not in pair.counts and len(set(pair.counts)) > 1 and not any(one.explained for one in causes):
         causes = (_explain_counts(pair), *causes)
     return PieceCheck(outcome=Outcome.FAIL, reason=_reason(pair, code), numbers=numbers, diagnoses=causes)
@@ -236,7 +228,7 @@ def _judge_random(
     message = f"{'order' if shuffled else 'values'}: only the {which} {what}, the {other} does not"
     fix = f"give the port {'shuffle=' if shuffled else 'random transforms: '}{random[0]}, as the reference has"
     cause = of_piece(pair.path, "setting" if shuffled else "parting", message, "read twice", fix)
-    causes = () if shuffled else tuple(explain(pair, code))
+    causes = () if shuffled else tuple(code.causes())
     return PieceCheck(outcome=Outcome.FAIL, reason=message, diagnoses=(cause, *causes))
 
 

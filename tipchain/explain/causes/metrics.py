@@ -13,7 +13,7 @@ import numpy as np
 
 from tipchain.core.blame import one_line, placed
 from tipchain.errors import Outcome, UsageError
-from tipchain.explain.causes.code import CodePair, leaves, pair_names, recorded, shown
+from tipchain.explain.causes.code import CodePair, leaves, pair_names, recorded
 from tipchain.explain.causes.statements import CodeRun, Edit
 from tipchain.explain.findings import SIDE_NAMES, PieceCheck, failed_to_run, of_piece
 from tipchain.explain.locate.trace import is_array, put_back, take_out
@@ -355,7 +355,18 @@ def _judge(
         meter = meters[side].fresh()
         return recorded((meter.side,), edit, partial(meter.values, known[at][0].batches))
 
-    pair = CodePair(path=METRIC, names=names, values=[values for _, values in known], again=again, allowed=SAME_SINGLE)
+    places = [placed(one.metric).rpartition("/")[2] for one in meters]
+    pair = CodePair(
+        path=METRIC,
+        what="sets of outputs",
+        inputs=[probe.name for probe, _ in known],
+        names=names,
+        values=[values for _, values in known],
+        again=again,
+        allowed=SAME_SINGLE,
+        evidence=f"the reference is {places[0]}, the port {places[1]}",
+        fix=f"let {places[1]} count as {places[0]} does",
+    )
     numbers = {
         f"{METRIC}/{name}".removesuffix("/") + f"/{side}": float(value)
         for name, other in names.items()
@@ -365,21 +376,5 @@ def _judge(
         first = ", ".join(f"{name or 'value'} {value:.6g}" for name, value in list(ours.items())[:3])
         reason = f"equal on {len(known)} sets of outputs and labels; of the first: {first}{refused}"
         return PieceCheck(outcome=Outcome.PASS, numbers=numbers, reason=reason)
-    causes, reasons = [], []
-    places = [placed(one.metric).rpartition("/")[2] for one in meters]
-    evidence = f"the reference is {places[0]}, the port {places[1]}; both were called on {len(known)} sets of outputs"
-    for name, (at, *_) in pair.apart.items():
-        expected, actual = map(shown, pair.ends(at, name))
-        where = f"expected {expected}, actual {actual} for {known[at][0].name}"
-        if name:
-            reasons.append(f"the metrics differ in {name}: {where}")
-            where = f"{name}: {where}"
-        else:
-            reasons.append(f"the metrics differ: {where}")
-        cause = pair.explain(at, name, where)
-        causes.append(
-            replace(cause, evidence=f"{cause.evidence}; {evidence}")
-            if cause
-            else of_piece(METRIC, "parting", where, evidence, f"let {places[1]} count as {places[0]} does")
-        )
-    return PieceCheck(outcome=Outcome.FAIL, reason=reasons[0], numbers=numbers, diagnoses=tuple(causes))
+    reason = f"the metrics differ for {pair.told(next(iter(pair.apart)))}"
+    return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=tuple(pair.causes()))
