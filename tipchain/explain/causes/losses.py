@@ -132,12 +132,11 @@ class _Losses:
         ]
         return Evaluated(value=float(made.outputs[0].reshape(())), gradients=tuple(wide))
 
-    def attempt(self, number: int, arrays: Sequence[Array], *, double: bool) -> Evaluated | Exception:
-        """Return a loss, or what it raises."""
-        try:
-            return self.run(number, arrays, double=double)
-        except Exception as error:  # noqa: BLE001  (user code)
-            return error
+    def run_in_either(self, number: int) -> tuple[Evaluated, bool]:
+        """Return a loss in float64, or float32 where it does not run so, and whether it is in float64; see `run`."""
+        with suppress(Exception):  # what it raises in float32 is told
+            return self.run(number, self.arrays[0], double=True), True
+        return self.run(number, self.arrays[0], double=False), False
 
     def noise(self, number: int) -> list[float]:
         """Return how far one rounding of the outputs takes a side's loss and its gradients in float32."""
@@ -161,9 +160,10 @@ class _Losses:
                 moved.append(np.maximum(one, one.max(axis=axis, keepdims=True) - LOGIT_FLOOR) if usable else one)
             if all(np.array_equal(one, other) for one, other in zip(moved, self.arrays[0], strict=True)):
                 return False
-            found = self.attempt(0, moved, double=double)
-            if isinstance(found, Evaluated) and abs(found.value - actual.value) <= SAME_SINGLE * abs(actual.value):
-                return True
+            with suppress(Exception):  # user code
+                found = self.run(0, moved, double=double)
+                if abs(found.value - actual.value) <= SAME_SINGLE * abs(actual.value):
+                    return True
         return False
 
     def cause(self, *, double: bool) -> Diagnosis | None:
@@ -291,23 +291,20 @@ def check_loss(
     if len(both.unlinked) > max(len(arrays) - len(others), 0):
         shapes = [[list(one.shape) for one in side] for side in (arrays, others)]
         unlike = f"the models' outputs have other shapes: expected {shapes[0]}, actual {shapes[1]}"
-    doubles, singles = ([both.attempt(number, arrays, double=double) for number in (0, 1)] for double in (True, False))
-    failed = _never_ran(doubles, singles, unlike)
-    if failed is not None:
-        return failed
-    precise = all(isinstance(one, Evaluated) for one in doubles)
-    expected, actual = (
-        one if isinstance(one, Evaluated) else other for one, other in zip(doubles, singles, strict=True)
-    )
-    assert isinstance(expected, Evaluated)
-    assert isinstance(actual, Evaluated)
+    runs: list[tuple[Evaluated, bool]] = []
+    for number, who in enumerate(SIDE_NAMES):
+        try:
+            runs.append(both.run_in_either(number))
+        except Exception as error:  # noqa: BLE001, PERF203  (user code)
+            return _raised(who, error, unlike if number else "", scalar=bool(runs) and runs[0][1])
+    (expected, wide), (actual, port_wide) = runs
     if unlike and any(expected.gradients[at].any() for at in both.unlinked):
         return PieceCheck(outcome=Outcome.ERROR, reason=unlike)
-    if not precise:
-        floor = both.noise(next((at for at, one in enumerate(doubles) if not isinstance(one, Evaluated)), 0))
-    else:
-        single, _ = singles
-        floor = _errors(expected, single, ()) if isinstance(single, Evaluated) else [0.0] * (1 + len(arrays))
+    precise = wide and port_wide
+    floor = [0.0] * (1 + len(arrays)) if precise else both.noise(1 if wide else 0)
+    if precise:
+        with suppress(Exception):  # the reference's does not run in float32
+            floor = _errors(expected, both.run(0, arrays, double=False), ())
     found = _judge(both, expected, actual, floor, precise=precise)
     nan = isnan(expected.value) or any(bool(np.isnan(one).any()) for one in expected.gradients)
     if found.outcome is Outcome.PASS and not equal_nan and nan:
@@ -387,20 +384,14 @@ def _judge(
     return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers)
 
 
-def _never_ran(
-    doubles: Sequence[Evaluated | Exception], singles: Sequence[Evaluated | Exception], unlike: str
-) -> PieceCheck | None:
-    """Return the outcome of the first loss that runs in neither precision; None where both run in one."""
-    for number, (where, double, single) in enumerate(zip(SIDE_NAMES, doubles, singles, strict=True)):
-        if isinstance(double, Evaluated) or isinstance(single, Evaluated):
-            continue
-        if number and unlike:
-            return PieceCheck(outcome=Outcome.ERROR, reason=unlike)
-        if number and isinstance(doubles[0], Evaluated) and isinstance(single, NotScalarError):
-            fix = "pass the reference's reduction: 'mean' or 'sum'"
-            cause = of_piece(LOSS, "parting", str(single), "the reference's loss is a scalar", fix)
-            return PieceCheck(outcome=Outcome.FAIL, reason=str(single), diagnoses=(cause,))
-        if isinstance(single, TipchainError):
-            return PieceCheck(outcome=Outcome.ERROR, reason=str(single))
-        return failed_to_run(f"the {where}'s loss", single)
-    return None
+def _raised(who: str, error: Exception, unlike: str, *, scalar: bool) -> PieceCheck:
+    """Return the outcome of a loss that runs in neither precision; ``scalar``: the reference's is one, in float64."""
+    if unlike:
+        return PieceCheck(outcome=Outcome.ERROR, reason=unlike)
+    if scalar and isinstance(error, NotScalarError):
+        fix = "pass the reference's reduction: 'mean' or 'sum'"
+        cause = of_piece(LOSS, "parting", str(error), "the reference's loss is a scalar", fix)
+        return PieceCheck(outcome=Outcome.FAIL, reason=str(error), diagnoses=(cause,))
+    if isinstance(error, TipchainError):
+        return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
+    return failed_to_run(f"the {who}'s loss", error)

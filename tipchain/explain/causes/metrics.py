@@ -143,19 +143,16 @@ class MetricMeter:
             if hasattr(metric, "reset"):
                 metric.reset()
             for outputs, labels in given:
-                self._update(metric, outputs, labels)
+                if self.kind == "torchmetrics" or not hasattr(metric, "compute"):
+                    metric.update(outputs, labels)
+                    continue
+                made = metric.compute(outputs, labels)
+                # Paddle's own loop hands over what compute gives, as arrays.
+                parts = made if isinstance(made, tuple | list) else [made]
+                metric.update(*(self.side.array(one) if self.side.is_tensor(one) else one for one in parts))
             if self.kind == "torchmetrics":
                 return self._named(metric.compute(), None)
             return self._named(metric.accumulate(), metric.name() if callable(getattr(metric, "name", None)) else None)
-
-    def _update(self, metric: Metric, outputs: Nested, labels: Nested) -> None:
-        if self.kind == "torchmetrics" or not hasattr(metric, "compute"):
-            metric.update(outputs, labels)
-            return
-        found = metric.compute(outputs, labels)
-        # Paddle's own loop hands over what compute gives, as arrays.
-        values = found if isinstance(found, tuple | list) else [found]
-        metric.update(*(self.side.array(one) if self.side.is_tensor(one) else one for one in values))
 
     def _convert(self, value: object, *, tensors: bool) -> Nested:
         structure, arrays, _ = take_out(value, is_array)
