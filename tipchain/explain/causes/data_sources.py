@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 
 import numpy as np
 
 from tipchain.errors import UsageError
-from tipchain.explain.causes.code import LARGEST, differs, leaves
+from tipchain.explain.causes.code import LARGEST, Leaves, differs, leaves
 from tipchain.explain.causes.statements import CodeRun, Edit
 from tipchain.framework_types import Array, Dataset, Loader
 from tipchain.frameworks.live_models import LiveSide
@@ -21,6 +22,8 @@ BUDGET = 64 << 20
 """Bytes of one side's samples that are kept at most."""
 LEAST = 8
 """Samples that are kept all the same."""
+AGAIN = 8
+"""Samples that are read once more, to see whether they are random."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -38,23 +41,6 @@ class Sample:
     number: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ReadSamples:
-    """The samples that were read of a source.
-
-    Attributes:
-        samples: in order.
-        total: samples in the source, None where it does not say.
-        whole: whether these are all of them.
-        batch: samples of its batches, None of a source of single samples.
-    """
-
-    samples: list[Sample]
-    total: int | None
-    whole: bool
-    batch: int | None = None
-
-
 @dataclass(slots=True)
 class DataSource:
     """One side's data.
@@ -64,14 +50,26 @@ class DataSource:
             without arguments that returns one of these.
         tensors: the frameworks whose tensors it may hold.
         side: what messages call it.
+        seed: of random numbers.
         batched: whether an iterable gives batches; None: its first element tells.
+
+    Attributes:
+        samples: those that were read, in order.
+        total: samples in it, None where it does not say.
+        whole: whether all were read.
+        batch: samples of its batches, None of single samples.
     """
 
     given: Loader
     tensors: Sequence[LiveSide]
     side: str
+    seed: int = 0
     batched: bool | None = None
     opened: Loader = field(init=False, default=None)
+    samples: list[Sample] = field(init=False, default_factory=list)
+    total: int | None = field(init=False, default=None)
+    whole: bool = field(init=False, default=True)
+    batch: int | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.opened = self._open()
@@ -117,64 +115,67 @@ class DataSource:
         found = getattr(self.opened, "batch_size", None) or getattr(sampler, "batch_size", None)
         return int(found) if found and hasattr(self.opened, "dataset") else None
 
-    def read(self, most: int | None = None, numbers: Sequence[int] | None = None) -> ReadSamples:
-        """Return the first samples, as many as memory allows, or those of the given numbers of a data set.
+    def read(self, most: int | None = None, numbers: Sequence[int] | None = None) -> None:
+        """Read the first samples, as many as memory allows, or those of the given numbers of a data set.
 
         Raises:
             UsageError: a sample holds nothing that is an array, a tensor or a number.
             Exception: whatever the source raises.
         """
-        samples: list[Sample] = []
-        limit, whole, sizes = most or MOST, True, []
+        self.samples, self.whole, self.batch = [], numbers is None, self.batch_size()
+        limit = most or MOST
         for size, one in self._elements(numbers):
-            if len(samples) >= limit:
-                whole = False
+            if len(self.samples) >= limit:
+                self.whole = False
                 break
-            samples.append(one)
-            sizes.append(size)
-            if len(samples) == 1 and most is None:
+            self.samples.append(one)
+            if len(self.samples) == 1 and most is None:
                 bytes_each = sum(array.nbytes for array in one.fields.values())
                 limit = min(MOST, max(LEAST, BUDGET // max(bytes_each, 1)))
-        batched = max((size for size in sizes if size is not None), default=None)
-        total = self.length()
-        return ReadSamples(
-            samples=samples,
-            total=len(samples) if whole and numbers is None else total,
-            whole=whole and numbers is None,
-            batch=self.batch_size() or batched,
-        )
+            if size is not None and self.batch_size() is None:
+                self.batch = max(size, self.batch or 0)
+        self.total = len(self.samples) if self.whole else self.length()
 
-    def again(self, most: int) -> list[Sample] | None:
-        """Return the first samples read once more; None of a source readable once only."""
+    def set_seed(self, more: int = 0) -> None:
+        """Start all random numbers from the seed, or one ``more`` than it."""
+        for one in self.tensors:
+            one.seed(self.seed + more)
+
+    def is_random(self) -> bool:
+        """Tell whether it gives something else when it is read once more, after another seed."""
+        self.set_seed(1)
         if isinstance(self.opened, Iterator):
             if not callable(self.given) or _is_source(self.given):
-                return None
+                return False  # it can be read once only
             self.opened = self._open()
-        return self.read(most).samples
+        again = (one for _, one in islice(self._elements(None), AGAIN))
+        return any(not same_sample(*both) for both in zip(self.samples, again, strict=False))
 
-    def trace(
-        self, number: int, wanted: Sample | None = None, edit: Edit | None = None
-    ) -> tuple[CodeRun, Sample] | None:
-        """Reread a sample and record the code that makes it; None where that cannot be.
+    def trace(self, at: int, edit: Edit | None = None) -> tuple[CodeRun, Leaves] | None:
+        """Make a sample once more and record the code that makes it, or edit that; None where that cannot be.
 
-        Args:
-            number: its number.
-            wanted: what it was; a loader whose data set gives something else is read itself.
-            edit: what stands in place of something in that code.
+        A loader whose data set gives something else is read itself.
         """
+        self.set_seed()
+        wanted = self.samples[at]
         for inner in (self.dataset, None):
             if isinstance(inner, PLAIN) or (inner is None and isinstance(self.given, (Iterator, *PLAIN))):
                 continue
             program = CodeRun(self.tensors, edit)
-            sample = program.run(partial(self._once_more, number, inner, program))
-            if sample is not None and (wanted is None or same_sample(sample, wanted)):
-                return program, sample
+            sample = program.run(partial(self._once_more, wanted.number, inner, program))
+            if sample is not None and (edit is not None or same_sample(sample, wanted)):
+                return program, sample.fields
         return None
+
+    def shown(self, at: int) -> str:
+        """Return the name of a sample in messages."""
+        sample = self.samples[at]
+        return f"{sample.number}{f' ({sample.names[0]})' if sample.names else ''}"
 
     def _once_more(self, number: int, dataset: Dataset | None, program: CodeRun) -> Sample | None:
         if dataset is not None:
             return self._sample(dataset[number], number)
-        again = DataSource(self.given, self.tensors, self.side, self.batched)
+        again = DataSource(self.given, self.tensors, self.side, self.seed, self.batched)
         opened = len(program.steps)
         for _, sample in again._elements(None):
             if sample.number == number:
