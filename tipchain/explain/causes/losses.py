@@ -14,12 +14,12 @@ import numpy as np
 
 from tipchain.core.blame import placed
 from tipchain.errors import Outcome, TipchainError, UsageError
+from tipchain.explain.causes.code import shown_apart
 from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.search import diagnose_loss
-from tipchain.explain.causes.walk import glimpse
 from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run, of_piece
 from tipchain.explain.locate.differences import distance, rms
-from tipchain.explain.locate.matching import Comparer, TensorLink
+from tipchain.explain.locate.matching import Comparer
 from tipchain.explain.locate.rerun import from_one, rerun
 from tipchain.explain.locate.runs import in_double, with_tensors
 from tipchain.explain.locate.trace import Call, Store, StoredArray, TracedValue, is_array, put_back, take_out
@@ -49,40 +49,44 @@ class NotScalarError(UsageError):
     """A loss that is no scalar."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Losses:
     """Both losses, given the reference's outputs in the structures of both models.
 
     Attributes:
-        sides: torch's and Paddle's.
-        losses: of each.
-        structures: of both models' outputs, with `Hole` in place of arrays.
-        arrays: both models' own outputs; of the port's those are given that the reference does not have.
-        links: where the reference's stand in the port's.
-        labels: of both.
-        seed: of random numbers.
-        detached: numbers of outputs whose gradient counts for nothing.
+        links: where the reference's arrays stand among the port's; of the port's own those are given that are in none.
+        unlinked: numbers of the reference's that the port's loss is not given.
+        unlike: says that outputs of both have other shapes, if some have; a loss that uses them cannot be compared.
     """
 
-    sides: Sides
-    losses: tuple[Loss, Loss]
-    structures: tuple[Nested, Nested]
-    arrays: tuple[Sequence[Array], Sequence[Array]]
-    links: Sequence[TensorLink]
-    labels: Nested
-    seed: int
-    detached: Collection[int]
-
-    @property
-    def unlinked(self) -> set[int]:
-        """The reference's outputs that the port's loss is not given."""
-        return set(range(len(self.arrays[0]))) - {link.ours for link in self.links}
+    def __init__(
+        self,
+        sides: Sides,
+        losses: tuple[Loss, Loss],
+        outputs: tuple[Nested, Nested],
+        labels: Nested,
+        seed: int,
+        detached: Collection[int],
+    ) -> None:
+        self.sides, self.losses, self.labels, self.seed, self.detached = sides, losses, labels, seed, detached
+        ours, theirs = (take_out(one, is_array) for one in outputs)
+        self.structures, self.arrays, self.port_arrays = (ours[0], theirs[0]), ours[1], theirs[1]
+        values, port_values = (
+            [TracedValue(StoredArray(shape=one.shape, dtype=one.dtype, kept=one)) for one in arrays]
+            for arrays in (self.arrays, self.port_arrays)
+        )
+        links = Comparer(Store()).results(values, port_values, ours[2], theirs[2])
+        self.links = [link for link in links if link.layout.permutes]
+        self.unlinked = set(range(len(self.arrays))) - {link.ours for link in self.links}
+        self.unlike = ""
+        if len(self.unlinked) > max(len(self.arrays) - len(self.port_arrays), 0):
+            expected, actual = ([list(one.shape) for one in side] for side in (self.arrays, self.port_arrays))
+            self.unlike = f"the models' outputs have other shapes: expected {expected}, actual {actual}"
 
     def outputs(self, number: int, arrays: Sequence[Array]) -> list[Array]:
         """Return a side's outputs for the reference's arrays."""
         if number == 0:
             return list(arrays)
-        found = list(self.arrays[1])
+        found = list(self.port_arrays)
         for link in self.links:
             found[link.theirs] = link.layout.apply(arrays[link.ours])
         return found
@@ -135,12 +139,12 @@ class _Losses:
     def run_in_either(self, number: int) -> tuple[Evaluated, bool]:
         """Return a loss in float64, or float32 where it does not run so, and whether it is in float64; see `run`."""
         with suppress(Exception):  # what it raises in float32 is told
-            return self.run(number, self.arrays[0], double=True), True
-        return self.run(number, self.arrays[0], double=False), False
+            return self.run(number, self.arrays, double=True), True
+        return self.run(number, self.arrays, double=False), False
 
     def noise(self, number: int) -> list[float]:
         """Return how far one rounding of the outputs takes a side's loss and its gradients in float32."""
-        arrays, generator = self.arrays[0], np.random.default_rng(0)
+        arrays, generator = self.arrays, np.random.default_rng(0)
         base, found = self.run(number, arrays, double=False), [64 * UNIT] * (1 + len(arrays))
         for _ in range(3):
             moved = [
@@ -155,10 +159,10 @@ class _Losses:
         """Tell whether the port's loss is the reference's but for Paddle's softmax, which takes low logits for 64 below the largest."""
         for axis in (1, -1):
             moved = []
-            for one in self.arrays[0]:
+            for one in self.arrays:
                 usable = one.ndim > 1 and one.dtype.kind == "f"
                 moved.append(np.maximum(one, one.max(axis=axis, keepdims=True) - LOGIT_FLOOR) if usable else one)
-            if all(np.array_equal(one, other) for one, other in zip(moved, self.arrays[0], strict=True)):
+            if all(np.array_equal(one, other) for one, other in zip(moved, self.arrays, strict=True)):
                 return False
             with suppress(Exception):  # user code
                 found = self.run(0, moved, double=double)
@@ -205,7 +209,7 @@ class _Losses:
         module = getattr(loss, "__module__", None) or type(loss).__module__
         layer = type("Loss", (base,), {"forward": forward, "__module__": module})()
         layer.eval()
-        output = put_back(self.structures[number], self.outputs(number, self.arrays[0]))
+        output = put_back(self.structures[number], self.outputs(number, self.arrays))
         arguments, arrays, names = take_out(((output, self.labels), {}), is_array)
         call = Call(
             number=0,
@@ -270,41 +274,21 @@ def check_loss(
     Returns:
         FAIL with both values; ERROR where a loss raises, is no scalar, or both loss and gradient are zero.
     """
-    structure, arrays, names = take_out(outputs, is_array)
-    port_structure, others, port_names = take_out(outputs if port_outputs is None else port_outputs, is_array)
-    values, port_values = (
-        [TracedValue(StoredArray(shape=one.shape, dtype=one.dtype, kept=one)) for one in side]
-        for side in (arrays, others)
-    )
-    links = Comparer(Store()).results(values, port_values, names, port_names)
-    both = _Losses(
-        sides=sides,
-        losses=losses,
-        structures=(structure, port_structure),
-        arrays=(arrays, others),
-        links=[link for link in links if link.layout.permutes],
-        labels=labels,
-        seed=seed,
-        detached=detached,
-    )
-    unlike = ""
-    if len(both.unlinked) > max(len(arrays) - len(others), 0):
-        shapes = [[list(one.shape) for one in side] for side in (arrays, others)]
-        unlike = f"the models' outputs have other shapes: expected {shapes[0]}, actual {shapes[1]}"
+    both = _Losses(sides, losses, (outputs, outputs if port_outputs is None else port_outputs), labels, seed, detached)
     runs: list[tuple[Evaluated, bool]] = []
     for number, who in enumerate(SIDE_NAMES):
         try:
             runs.append(both.run_in_either(number))
         except Exception as error:  # noqa: BLE001, PERF203  (user code)
-            return _raised(who, error, unlike if number else "", scalar=bool(runs) and runs[0][1])
+            return _raised(who, error, both.unlike if number else "", scalar=bool(runs) and runs[0][1])
     (expected, wide), (actual, port_wide) = runs
-    if unlike and any(expected.gradients[at].any() for at in both.unlinked):
-        return PieceCheck(outcome=Outcome.ERROR, reason=unlike)
+    if both.unlike and any(expected.gradients[at].any() for at in both.unlinked):
+        return PieceCheck(outcome=Outcome.ERROR, reason=both.unlike)
     precise = wide and port_wide
-    floor = [0.0] * (1 + len(arrays)) if precise else both.noise(1 if wide else 0)
+    floor = [0.0] * (1 + len(both.arrays)) if precise else both.noise(1 if wide else 0)
     if precise:
         with suppress(Exception):  # the reference's does not run in float32
-            floor = _errors(expected, both.run(0, arrays, double=False), ())
+            floor = _errors(expected, both.run(0, both.arrays, double=False), ())
     found = _judge(both, expected, actual, floor, precise=precise)
     nan = isnan(expected.value) or any(bool(np.isnan(one).any()) for one in expected.gradients)
     if found.outcome is Outcome.PASS and not equal_nan and nan:
@@ -321,10 +305,8 @@ def check_loss(
         return found
     known = both.cause(double=precise)
     if known is None or not known.is_known:
-        gradients = [
-            glimpse(np.concatenate([one.reshape(-1) for one in side.gradients])) for side in (actual, expected)
-        ]
-        shown = f"the port's gradient begins with {gradients[0]}, the reference's with {gradients[1]}"
+        pairs = zip(expected.gradients, actual.gradients, strict=True)
+        shown = "; ".join(f"the gradient of output {number}: {shown_apart(*pair)}" for number, pair in enumerate(pairs))
         places = [f"the {who}'s is {placed(loss)}" for who, loss in zip(SIDE_NAMES, losses, strict=True)]
         message = (
             f"of equal outputs the port's loss is {actual.value:.9g}, the reference's {expected.value:.9g}; {shown}"
@@ -353,7 +335,7 @@ def _errors(expected: Evaluated, actual: Evaluated, outputs: Sequence[Array]) ->
 def _judge(
     both: _Losses, expected: Evaluated, actual: Evaluated, floor: Sequence[float], *, precise: bool
 ) -> PieceCheck:
-    errors = [apart, *gradients] = _errors(expected, actual, both.arrays[0])
+    errors = [apart, *gradients] = _errors(expected, actual, both.arrays)
     numbers = {
         "reference_loss": expected.value,
         "port_loss": actual.value,
