@@ -364,6 +364,9 @@ def _judge(
         evidence=f"the reference is {places[0]}, the port {places[1]}",
         fix=f"let {places[1]} count as {places[0]} does",
     )
+    # What the models' own outputs show comes first.
+    order = sorted(names, key=lambda name: pair.apart.get(name, [len(known)])[0])
+    pair = replace(pair, names={name: names[name] for name in order})
     numbers = {
         f"{METRIC}/{name}".removesuffix("/") + f"/{side}": float(value)
         for name, other in names.items()
