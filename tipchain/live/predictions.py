@@ -204,7 +204,7 @@ def _before(
         names |= {name: name for name in (*one.given, *other.given) if name not in (*names, *names.values())}
 
     def again(side: int, at: int, edit: Edit | None) -> tuple[CodeRun, Leaves]:
-        program, made = recorded(_frameworks(both), edit, lambda: both[side].run(raws[at], halt=True).given)
+        program, made = recorded([one.side for one in both], edit, lambda: both[side].run(raws[at], halt=True).given)
         # A batch of one is mostly made where the model is called.
         return program, {name: one[0] if one.ndim > 1 and len(one) == 1 else one for name, one in made.items()}
 
@@ -243,15 +243,11 @@ def _after(
         inputs=[f"{at} ({arrays})" for at, arrays in enumerate(outputs)],
         names={name: name for pair in values for side in pair for name in side},
         values=values,
-        again=lambda side, at, edit: recorded(_frameworks(both), edit, lambda: run(side, at)),
+        again=lambda side, at, edit: recorded([one.side for one in both], edit, lambda: run(side, at)),
         allowed=0.0,
         evidence=_places(both),
         fix="compare what both do after the model",
     )
-
-
-def _frameworks(both: tuple[_Deployed, _Deployed]) -> list[LiveSide]:
-    return [one.side for one in both]
 
 
 def _places(both: tuple[_Deployed, _Deployed]) -> str:

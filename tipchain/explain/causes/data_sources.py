@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.util import find_spec
 from itertools import islice
 
 import numpy as np
@@ -51,7 +52,6 @@ class DataSource:
         tensors: the frameworks whose tensors it may hold.
         side: what messages call it.
         seed: of random numbers.
-        batched: whether an iterable gives batches; None: its first element tells.
 
     Attributes:
         samples: those that were read, in order.
@@ -64,7 +64,6 @@ class DataSource:
     tensors: Sequence[LiveSide]
     side: str
     seed: int = 0
-    batched: bool | None = None
     opened: Loader = field(init=False, default=None)
     samples: list[Sample] = field(init=False, default_factory=list)
     total: int | None = field(init=False, default=None)
@@ -100,15 +99,6 @@ class DataSource:
         inner = getattr(self.opened, "dataset", None)
         return inner if hasattr(inner, "__getitem__") and hasattr(inner, "__len__") else None
 
-    def length(self) -> int | None:
-        """Return the number of samples, or None where the source does not say."""
-        if self.is_dataset:
-            return len(self.opened) if not isinstance(self.opened, PLAIN) else None
-        size, inner = self.batch_size(), self.dataset
-        if size is None or inner is None or not hasattr(self.opened, "__len__"):
-            return None
-        return min(len(self.opened) * size, len(inner))
-
     def batch_size(self) -> int | None:
         """Return the size of a loader's batches, None where it does not say or gives single samples."""
         sampler = getattr(self.opened, "batch_sampler", None)
@@ -134,7 +124,12 @@ class DataSource:
                 limit = min(MOST, max(LEAST, BUDGET // max(bytes_each, 1)))
             if size is not None and self.batch_size() is None:
                 self.batch = max(size, self.batch or 0)
-        self.total = len(self.samples) if self.whole else self.length()
+        size, inner = self.batch_size(), self.dataset
+        self.total = len(self.samples) if self.whole else None
+        if not self.whole and self.is_dataset:
+            self.total = None if isinstance(self.opened, PLAIN) else len(self.opened)
+        elif not self.whole and size is not None and inner is not None and hasattr(self.opened, "__len__"):
+            self.total = min(len(self.opened) * size, len(inner))
 
     def set_seed(self, more: int = 0) -> None:
         """Start all random numbers from the seed, or one ``more`` than it."""
@@ -175,7 +170,7 @@ class DataSource:
     def _once_more(self, number: int, dataset: Dataset | None, program: CodeRun) -> Sample | None:
         if dataset is not None:
             return self._sample(dataset[number], number)
-        again = DataSource(self.given, self.tensors, self.side, self.seed, self.batched)
+        again = DataSource(self.given, self.tensors, self.side, self.seed)
         opened = len(program.steps)
         for _, sample in again._elements(None):
             if sample.number == number:
@@ -190,7 +185,7 @@ class DataSource:
                 yield None, self._sample(self.opened[number], number)
             return
         loader = hasattr(self.opened, "dataset") and hasattr(self.opened, "batch_sampler")
-        batched = self.batch_size() is not None if loader else self.batched
+        batched = self.batch_size() is not None if loader else None  # its first element tells
         count = 0
         plain = hasattr(self.opened, "__iter__")
         for element in self.opened if plain else map(self.opened.__getitem__, range(len(self.opened))):
@@ -280,20 +275,11 @@ def call_with_raw(transform: Callable[[object], object], raw: object) -> object:
     try:
         return transform(raw.copy() if hasattr(raw, "copy") else raw)
     except Exception:
-        image = _as_image(raw)
-        if image is None:
+        if not isinstance(raw, np.ndarray) or raw.dtype != np.uint8 or raw.ndim not in (2, 3) or not find_spec("PIL"):
             raise
-        return transform(image)
+    from PIL import Image
 
-
-def _as_image(raw: object) -> object:
-    if not isinstance(raw, np.ndarray) or raw.dtype != np.uint8 or raw.ndim not in (2, 3):
-        return None
-    try:
-        from PIL import Image
-    except ImportError:
-        return None
-    return Image.fromarray(raw)
+    return transform(Image.fromarray(raw))
 
 
 # Whether two samples are the same, and which sample of one side is which of the other.

@@ -260,7 +260,8 @@ def _judge(
         "largest_lr_difference": max(float(np.abs(one - other).max()) for _, one, other in pairs) / (largest or 1.0),
     }
     curves = {"reference_lr": one.tolist(), "port_lr": other.tolist()}
-    momentum = ours.momentum[:count]
+    momentum, reason = ours.momentum[:count], ""
+    found: tuple[Diagnosis, ...] = ()
     if apart:
         step = int(np.argmax(~_close(one, other)))
         rest = "" if len(apart) == len(pairs) else f", for {len(apart)} of {len(pairs)} parameters (first {name})"
@@ -269,8 +270,7 @@ def _judge(
             f"{step}: expected {one[step]:.9g}, actual {other[step]:.9g}"
         )
         found = causes(name, (one, other))
-        return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, curves=curves, diagnoses=found)
-    if np.ptp(momentum) > 0:
+    elif np.ptp(momentum) > 0:
         low, high = float(momentum.min()), float(momentum.max())
         cause = of_piece(
             SCHEDULER,
@@ -279,15 +279,13 @@ def _judge(
             "OneCycleLR and CyclicLR of torch have cycle_momentum=True by default; Paddle's leave the momentum alone",
             "pass cycle_momentum=False to the reference, or set the momentum in the port's loop",
         )
-        return PieceCheck(
-            outcome=Outcome.FAIL, reason=cause.message, numbers=numbers, curves=curves, diagnoses=(cause,)
-        )
-    if differences:
+        found = (cause,)
+    else:
         agreed = f"{count} learning rates of {len(pairs)} parameters agree all the same"
         found = tuple(of_piece(SCHEDULER, "setting", one.message, agreed, one.fix) for one in differences)
-        return PieceCheck(
-            outcome=Outcome.FAIL, reason=found[0].message, numbers=numbers, curves=curves, diagnoses=found
-        )
+    if found:
+        reason = reason or found[0].message
+        return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, curves=curves, diagnoses=found)
     if scheduled and largest == 0:
         return PieceCheck(outcome=Outcome.ERROR, reason="proves nothing: every learning rate is 0", numbers=numbers)
     still = " (none of them moves)" if all(np.ptp(one) == 0 for _, one, _ in pairs) else ""
