@@ -238,6 +238,6 @@ def only_return(function: object) -> tuple[int, str] | None:
 
 
 def failed_to_run(what: str, error: BaseException) -> PieceCheck:
-    """Return the ERROR of something that raised."""
-    raised = ": " if isinstance(error, TipchainError) else " raised "
-    return PieceCheck(outcome=Outcome.ERROR, reason=f"{what}{raised}{one_line(error)}")
+    """Return the ERROR of something that raised; an error of tipchain's own says all itself."""
+    reason = str(error) if isinstance(error, TipchainError) else f"{what} raised {one_line(error)}"
+    return PieceCheck(outcome=Outcome.ERROR, reason=reason)

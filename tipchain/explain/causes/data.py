@@ -57,8 +57,6 @@ def check_data(
             # The port's as far as the reference's, and a little on where that ended.
             first = sources[0]
             sources[-1].read(len(first.samples) + (EXTRA if first.whole else 0) if len(sources) > 1 else None)
-        except UsageError as error:
-            return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
         except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
             return failed_to_run(f"the {side}'s data", error)
     ours, theirs = sources

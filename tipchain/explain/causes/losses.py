@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.core.blame import placed
-from tipchain.errors import Outcome, TipchainError, UsageError
+from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.code import shown_apart
 from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.search import diagnose_loss
@@ -374,6 +374,4 @@ def _raised(who: str, error: Exception, unlike: str, *, scalar: bool) -> PieceCh
         fix = "pass the reference's reduction: 'mean' or 'sum'"
         cause = of_piece(LOSS, "parting", str(error), "the reference's loss is a scalar", fix)
         return PieceCheck(outcome=Outcome.FAIL, reason=str(error), diagnoses=(cause,))
-    if isinstance(error, TipchainError):
-        return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     return failed_to_run(f"the {who}'s loss", error)

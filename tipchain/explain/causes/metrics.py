@@ -296,8 +296,6 @@ def check_metrics(
     try:
         reference, port = metrics
         meters = MetricMeter.of(sides.reference, reference), MetricMeter.of(sides.port, port)
-    except UsageError as error:
-        return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  (a class of the user's)
         return failed_to_run("a metric", error)
     errors: dict[str, Exception] = {}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.core.language import listed
-from tipchain.errors import Outcome, TipchainError
+from tipchain.errors import Outcome
 from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, open_both
 from tipchain.explain.causes.walk import glimpse
 from tipchain.explain.findings import Diagnosis, PieceCheck, at_source, failed_to_run, of_piece
@@ -342,8 +342,6 @@ def check_optimizers(
         with suppress(RuntimeError, NotImplementedError, ValueError):  # a kernel that takes no float64
             return attempt(double=True)
         return attempt(double=False)
-    except TipchainError as error:
-        return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
         return failed_to_run("building or stepping the optimizers", error)
 

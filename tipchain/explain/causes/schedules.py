@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.core.blame import one_line
-from tipchain.errors import Outcome, TipchainError
+from tipchain.errors import Outcome
 from tipchain.explain.causes.optimizer_builders import Builder, build_both, build_torch_schedule, copied, slots_of
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run, of_piece
 from tipchain.explain.preflight.optimizers import SettingDifference
@@ -159,8 +159,6 @@ def check_schedulers(
         settings = read(schedule, 0), read(paddles, 1)
         count = _count((schedule, paddles), iterations)
         expected, actual = _walk(ours, schedule, count), _walk(theirs, paddles, count)
-    except TipchainError as error:
-        return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
         return failed_to_run("the schedule", error)
     short = next((one for one in (expected, actual) if one.steps < min(count, iterations)), None)
