@@ -161,11 +161,6 @@ class Diagnosis:
         return self.name == finding.code and finding.port_path in self.layers
 
 
-def of_piece(path: str, code: str, message: str, evidence: str, fix: str, explained: float | None = None) -> Diagnosis:
-    """Return a diagnosis of one of `PIECES`, which has no layer."""
-    return Diagnosis(code=code, port_path=path, message=message, evidence=evidence, explained=explained, fix=fix)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Cause:
     """A possible fault, before it is known whether it explains anything.
@@ -186,6 +181,11 @@ class Cause:
 def shown_path(path: str) -> str:
     """Return the name of a port's layer in messages."""
     return f"`{path}`" if path else "the model itself"
+
+
+def of_piece(path: str, code: str, message: str, evidence: str, fix: str) -> Diagnosis:
+    """Return a diagnosis of one of `PIECES`, which has no layer."""
+    return Diagnosis(code=code, port_path=path, message=message, evidence=evidence, fix=fix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

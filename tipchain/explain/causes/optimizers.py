@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from tipchain.core.language import listed
-from tipchain.errors import Outcome
+from tipchain.errors import Outcome, TipchainError
 from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, open_both
-from tipchain.explain.causes.walk import glimpse
-from tipchain.explain.findings import Diagnosis, PieceCheck, at_source, failed_to_run, of_piece
+from tipchain.explain.findings import Diagnosis, PieceCheck, at_source, failed_to_run
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.preflight.optimizers import (
     SHOWN,
@@ -148,14 +147,7 @@ def causes(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> tu
         share = alone_shares[tried[0]] if len(tried) == 1 else explained(tried)
         if share >= EXPLAINED:
             proof = f"with the reference's value {share:.2%} of the difference is gone; {shown.message}"
-            return (
-                *alone,
-                *(
-                    of_piece(OPTIMIZER, "setting", one.message, proof, one.fix, share)
-                    for one in found
-                    if one.name in tried
-                ),
-            )
+            return (*alone, *(_of_setting(one, proof, share) for one in found if one.name in tried))
     share = explained(names, lend=True)
     clips = _clippings(ran.opened)
     if share >= EXPLAINED:
@@ -168,8 +160,7 @@ def causes(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> tu
         if any(clips):
             evidence = f"{proof}; {shown.message}"
             alone.append(replace(shown, code="setting", message=message, evidence=evidence, explained=share, fix=fix))
-    parted = f"{shown.message}; {shown.evidence}"
-    told = [*alone, *(of_piece(OPTIMIZER, "setting", one.message, parted, one.fix) for one in found)]
+    told = [*alone, *(_of_setting(one, f"{shown.message}; {shown.evidence}") for one in found)]
     return tuple(told) or (shown,)
 
 
@@ -181,15 +172,30 @@ def _gone(ran: _Ran, other: _Ran, aside: set[str]) -> float:
     return max(0.0, float(min(shares, default=0.0)))
 
 
+def _of_setting(setting: SettingDifference, evidence: str, explained: float | None = None) -> Diagnosis:
+    return Diagnosis(
+        code="setting",
+        port_path=OPTIMIZER,
+        message=setting.message,
+        evidence=evidence,
+        explained=explained,
+        fix=setting.fix,
+    )
+
+
 def _updated_by_one(names: Sequence[str], side: str) -> Diagnosis:
     shown = listed(list(dict.fromkeys(names)), SHOWN)
-    message = f"the reference alone updates {shown}, the port does not"
-    fix = f"give {shown} to the optimizer, with stop_gradient=False"
-    if side == "port":
-        message = f"the port alone updates {shown}, the reference does not"
-        fix = f"leave {shown} out of the optimizer"
-    return of_piece(
-        OPTIMIZER, "setting", message, "both optimizers' parameters, `requires_grad` and `stop_gradient`", fix
+    port = side == "port"
+    return Diagnosis(
+        code="setting",
+        port_path=OPTIMIZER,
+        message=f"the port alone updates {shown}, the reference does not"
+        if port
+        else f"the reference alone updates {shown}, the port does not",
+        evidence="both optimizers' parameters, `requires_grad` and `stop_gradient`",
+        fix=f"leave {shown} out of the optimizer"
+        if port
+        else f"give {shown} to the optimizer, with stop_gradient=False",
     )
 
 
@@ -213,14 +219,19 @@ def _shown(ran: _Ran) -> Diagnosis:
     where = f"{optimizer.__name__}{own}"
     differs = BY_NAME[kinds[1]].differs if kinds[1] and kinds[0] == kinds[1] else ""
     note = f"; {differs}" if differs else ""
-    gradient, step, port_step = map(glimpse, (kept.gradients[kept.step], expected, actual))
-    return of_piece(
-        OPTIMIZER,
-        "parting",
-        f"{name} parts at update {kept.step + 1}: of the gradient {gradient} the reference makes the step {step}, the port {port_step}{words}",
-        f"the reference's is {classes[0]}; the port's is {classes[1]}{note}",
-        f"compare the step() of {where} with the reference's",
+    return Diagnosis(
+        code="parting",
+        port_path=OPTIMIZER,
+        message=f"{name} parts at update {kept.step + 1}: of the gradient {_glimpse(kept.gradients[kept.step])} the reference "
+        f"makes the step {_glimpse(expected)}, the port {_glimpse(actual)}{words}",
+        evidence=f"the reference's is {classes[0]}; the port's is {classes[1]}{note}",
+        fix=f"compare the step() of {where} with the reference's",
     )
+
+
+def _glimpse(array: Array) -> str:
+    more = ", …" if array.size > SHOWN else ""
+    return f"[{', '.join(f'{one:.6g}' for one in array[:SHOWN])}{more}]"
 
 
 # Updates of equal gradients, one after the other.
@@ -342,6 +353,8 @@ def check_optimizers(
         with suppress(RuntimeError, NotImplementedError, ValueError):  # a kernel that takes no float64
             return attempt(double=True)
         return attempt(double=False)
+    except TipchainError as error:
+        return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
         return failed_to_run("building or stepping the optimizers", error)
 
@@ -422,8 +435,7 @@ def _judge(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> Pi
     left = f"; {len(opened.left_out)} parameters could not be matched" if opened.left_out else ""
     hidden = [] if failing or ran.settings is None else ran.settings.found
     if hidden:
-        agreed = f"{ran.updates} updates of equal gradients agree all the same"
-        told = tuple(of_piece(OPTIMIZER, "setting", one.message, agreed, one.fix) for one in hidden)
+        told = tuple(_of_setting(one, f"{ran.updates} updates of equal gradients agree all the same") for one in hidden)
         return PieceCheck(outcome=Outcome.FAIL, reason=hidden[0].message, diagnoses=told, **common)
     if not ran.moved:
         reason = f"proves nothing: no update moves any parameter, on either side{left}"

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.core.blame import one_line
-from tipchain.errors import Outcome
+from tipchain.errors import Outcome, TipchainError
 from tipchain.explain.causes.optimizer_builders import Builder, build_both, build_torch_schedule, copied, slots_of
-from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run, of_piece
+from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.preflight.optimizers import SettingDifference
 from tipchain.explain.preflight.schedules import ScheduleSettings, read
 from tipchain.framework_types import Array, Schedule
@@ -60,14 +60,14 @@ def _causes(
         if curve is not None and _close(expected, factor * curve).all():
             proof = f"{shown}; with the reference's value the port's own schedule gives the reference's rates"
             if differences:
-                return tuple(of_piece(SCHEDULER, "setting", one.message, proof, one.fix, 1.0) for one in differences)
+                return tuple(_diagnosis("setting", one.message, proof, one.fix, 1.0) for one in differences)
             fix = f"use `paddle.optimizer.lr.{mended.call}`"
-            return (of_piece(SCHEDULER, "setting", classes, proof, fix, 1.0),)
+            return (_diagnosis("setting", classes, proof, fix, 1.0),)
     own = "" if factor == 1 else f", and {name} has {factor:.6g} times its rate"
     message = (
         f"at step {step} the learning rate is {actual[step]:.6g}, the reference's {expected[step]:.6g}: {classes}{own}"
     )
-    return (of_piece(SCHEDULER, "parting", message, shown, "let the port's schedule give the reference's rates"),)
+    return (_diagnosis("parting", message, shown, "let the port's schedule give the reference's rates"),)
 
 
 def _mended(
@@ -93,6 +93,10 @@ def _curve(lr: ModuleType, settings: ScheduleSettings, count: int) -> Array | No
     except Exception:  # noqa: BLE001  (a schedule that does not take the value proves nothing)
         return None
     return np.array(rates)
+
+
+def _diagnosis(code: str, message: str, evidence: str, fix: str, explained: float | None = None) -> Diagnosis:
+    return Diagnosis(code=code, port_path=SCHEDULER, message=message, evidence=evidence, explained=explained, fix=fix)
 
 
 # Both schedules, stepped.
@@ -159,6 +163,8 @@ def check_schedulers(
         settings = read(schedule, 0), read(paddles, 1)
         count = _count((schedule, paddles), iterations)
         expected, actual = _walk(ours, schedule, count), _walk(theirs, paddles, count)
+    except TipchainError as error:
+        return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
         return failed_to_run("the schedule", error)
     short = next((one for one in (expected, actual) if one.steps < min(count, iterations)), None)
@@ -258,8 +264,7 @@ def _judge(
         "largest_lr_difference": max(float(np.abs(one - other).max()) for _, one, other in pairs) / (largest or 1.0),
     }
     curves = {"reference_lr": one.tolist(), "port_lr": other.tolist()}
-    momentum, reason = ours.momentum[:count], ""
-    found: tuple[Diagnosis, ...] = ()
+    momentum = ours.momentum[:count]
     if apart:
         step = int(np.argmax(~_close(one, other)))
         rest = "" if len(apart) == len(pairs) else f", for {len(apart)} of {len(pairs)} parameters (first {name})"
@@ -268,22 +273,24 @@ def _judge(
             f"{step}: expected {one[step]:.9g}, actual {other[step]:.9g}"
         )
         found = causes(name, (one, other))
-    elif np.ptp(momentum) > 0:
+        return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, curves=curves, diagnoses=found)
+    if np.ptp(momentum) > 0:
         low, high = float(momentum.min()), float(momentum.max())
-        cause = of_piece(
-            SCHEDULER,
+        cause = _diagnosis(
             "setting",
             f"the reference's schedule moves the momentum between {low:.6g} and {high:.6g}, the port's does not",
             "OneCycleLR and CyclicLR of torch have cycle_momentum=True by default; Paddle's leave the momentum alone",
             "pass cycle_momentum=False to the reference, or set the momentum in the port's loop",
         )
-        found = (cause,)
-    else:
+        return PieceCheck(
+            outcome=Outcome.FAIL, reason=cause.message, numbers=numbers, curves=curves, diagnoses=(cause,)
+        )
+    if differences:
         agreed = f"{count} learning rates of {len(pairs)} parameters agree all the same"
-        found = tuple(of_piece(SCHEDULER, "setting", one.message, agreed, one.fix) for one in differences)
-    if found:
-        reason = reason or found[0].message
-        return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, curves=curves, diagnoses=found)
+        found = tuple(_diagnosis("setting", one.message, agreed, one.fix) for one in differences)
+        return PieceCheck(
+            outcome=Outcome.FAIL, reason=found[0].message, numbers=numbers, curves=curves, diagnoses=found
+        )
     if scheduled and largest == 0:
         return PieceCheck(outcome=Outcome.ERROR, reason="proves nothing: every learning rate is 0", numbers=numbers)
     still = " (none of them moves)" if all(np.ptp(one) == 0 for _, one, _ in pairs) else ""
