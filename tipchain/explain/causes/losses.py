@@ -276,11 +276,17 @@ def check_loss(
     """
     both = _Losses(sides, losses, (outputs, outputs if port_outputs is None else port_outputs), labels, seed, detached)
     runs: list[tuple[Evaluated, bool]] = []
-    for number, who in enumerate(SIDE_NAMES):
+    for who in SIDE_NAMES:
         try:
-            runs.append(both.run_in_either(number))
+            runs.append(both.run_in_either(len(runs)))
         except Exception as error:  # noqa: BLE001, PERF203  (user code)
-            return _raised(who, error, both.unlike if number else "", scalar=bool(runs) and runs[0][1])
+            if runs and both.unlike:
+                return PieceCheck(outcome=Outcome.ERROR, reason=both.unlike)
+            if runs and runs[0][1] and isinstance(error, NotScalarError):  # the reference's is one, in float64
+                fix = "pass the reference's reduction: 'mean' or 'sum'"
+                cause = of_piece(LOSS, "parting", str(error), "the reference's loss is a scalar", fix)
+                return PieceCheck(outcome=Outcome.FAIL, reason=str(error), diagnoses=(cause,))
+            return failed_to_run(f"the {who}'s loss", error)
     (expected, wide), (actual, port_wide) = runs
     if both.unlike and any(expected.gradients[at].any() for at in both.unlinked):
         return PieceCheck(outcome=Outcome.ERROR, reason=both.unlike)
@@ -364,14 +370,3 @@ def _judge(
     what = f"; the gradient of output {worst - 1} is apart by {off[worst]:.1e} of its size" if worst else ""
     reason = f"the losses of equal outputs differ: {values}{what}{method}"
     return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers)
-
-
-def _raised(who: str, error: Exception, unlike: str, *, scalar: bool) -> PieceCheck:
-    """Return the outcome of a loss that runs in neither precision; ``scalar``: the reference's is one, in float64."""
-    if unlike:
-        return PieceCheck(outcome=Outcome.ERROR, reason=unlike)
-    if scalar and isinstance(error, NotScalarError):
-        fix = "pass the reference's reduction: 'mean' or 'sum'"
-        cause = of_piece(LOSS, "parting", str(error), "the reference's loss is a scalar", fix)
-        return PieceCheck(outcome=Outcome.FAIL, reason=str(error), diagnoses=(cause,))
-    return failed_to_run(f"the {who}'s loss", error)
