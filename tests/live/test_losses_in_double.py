@@ -12,6 +12,7 @@ paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
 from tipchain.errors import Outcome  # noqa: E402
+from tipchain.explain.causes.losses import check_loss  # noqa: E402
 from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
@@ -103,8 +104,6 @@ def test_what_the_stage_of_the_loss_excuses_does_not_fail_the_training():
 
 
 def test_outputs_that_the_port_has_beside_are_given_to_its_loss_as_they_are():
-    from tipchain.explain.causes.losses import check_loss
-
     given, cache = np.ones((2, 3), np.float32), np.ones((2, 5), np.float32)
     losses = tuple(lambda output, _labels: (output[0] ** 2).mean() + (output[-1] ** 2).mean() for _ in (0, 1))
     found = check_loss(
@@ -117,8 +116,6 @@ def test_outputs_that_the_port_has_beside_are_given_to_its_loss_as_they_are():
 
 @pytest.mark.parametrize(("used", "outcome"), [(False, Outcome.PASS), (True, Outcome.ERROR)])
 def test_outputs_of_other_shapes_count_where_a_loss_uses_them(used, outcome):
-    from tipchain.explain.causes.losses import check_loss
-
     given, pooled, wider = np.full((2, 3), 2, np.float32), np.ones((2, 5), np.float32), np.ones((2, 7), np.float32)
 
     def loss(output, _labels):
@@ -132,8 +129,6 @@ def test_outputs_of_other_shapes_count_where_a_loss_uses_them(used, outcome):
 
 @pytest.mark.parametrize(("used", "outcome"), [(False, Outcome.PASS), (True, Outcome.FAIL)])
 def test_outputs_that_the_reference_has_beside_count_where_its_loss_uses_them(used, outcome):
-    from tipchain.explain.causes.losses import check_loss
-
     given, other = np.full((2, 3), 2, np.float32), np.ones((2, 5), np.float32)
     losses = (
         lambda output, _labels: (output[0] ** 2).mean() + (output[1].mean() if used else 0),

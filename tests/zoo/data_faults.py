@@ -216,7 +216,7 @@ class PlantedMetric:
         says: what its message must say.
         reference: the reference's.
         port: the port's.
-        kind: of the outputs: ``"classes"`` or ``"yes or no"``.
+        kind: of the outputs: ``"classes"``, ``"words"`` or ``"yes or no"``.
     """
 
     id: str
@@ -272,6 +272,18 @@ def without(label: int) -> Callable[[Any, Any], float]:
 def plain(outputs: Any, labels: Any) -> float:
     """Return the accuracy, also where labels are no classes."""
     return float((outputs.argmax(axis=1) == labels).mean())
+
+
+def surprise(*, counts_padding: bool) -> Callable[[Any, Any], float]:
+    """Return the mean negative logarithm of the words' chances; classes stand last, and each word has a label."""
+
+    def measure(outputs: Any, labels: Any) -> float:
+        logs = outputs - np.log(np.exp(outputs).sum(-1, keepdims=True))
+        known = labels != -100
+        found = np.take_along_axis(logs, np.where(known, labels, 0)[..., None], -1)[..., 0]
+        return float(-found.mean() if counts_padding else -(found * known).sum() / known.sum())
+
+    return measure
 
 
 def in_chunks(size: int) -> Callable[[Any, Any], float]:
@@ -362,7 +374,14 @@ METRIC_FAULTS = (
         plain,
         lambda outputs, labels: float((outputs.argmax(axis=0) == labels).mean()),
     ),
-    _metric("ignored-255", "parting|for labels of 255", without(255), plain),
+    _metric("ignored-255", "parting|first labels of 255", without(255), plain),
+    _metric(
+        "padding-counted",
+        "argument|`counts_padding` is True, the reference's False",
+        surprise(counts_padding=False),
+        surprise(counts_padding=True),
+        "words",
+    ),
     _metric("class-0-left-out", "parting|the port's `float((outputs[labels != label]", plain, without(0)),
     _metric("smallest", "parting|`plain(-outputs, labels)`", plain, lambda outputs, labels: plain(-outputs, labels)),
     _metric("threshold", "argument|`threshold` is 0.5, the reference's 0.0", above(0.0), above(0.5), "yes or no"),
@@ -403,4 +422,8 @@ def outputs_of(kind: str) -> tuple[Any, Any]:
     random = np.random.default_rng(5)
     if kind == "classes":
         return random.standard_normal((12, 10)).astype(np.float32), random.integers(0, 10, 12)
+    if kind == "words":
+        labels = random.integers(0, 7, (4, 20))
+        labels[:, 15:] = -100
+        return random.standard_normal((4, 20, 7)).astype(np.float32), labels
     return random.standard_normal(30).astype(np.float32), random.integers(0, 2, 30)

@@ -70,7 +70,9 @@ def test_a_metric_of_several_outputs_is_called_with_others_that_tell_ways_of_cou
 def test_a_setting_is_told_with_the_line_that_reads_it_and_the_value_to_write(sides):
     fault = next(one for one in METRIC_FAULTS if one.id == "percent")
     (cause,) = check(sides, fault).diagnoses
-    assert cause.message.startswith("expected 0.166666667, actual 16.6666667 for the models' outputs: `factor` is 100")
+    assert cause.message.startswith(
+        "all 5 sets of outputs, first the models' outputs: expected 0.166666667, actual 16.6666667: `factor` is 100"
+    )
     assert cause.fix == "set `factor` to 1.0"
     assert cause.evidence.startswith("the port was run with the reference's: 100.00% of the difference is gone; ")
     assert (cause.place.file, cause.place.code) == (

@@ -183,6 +183,11 @@ def shown_path(path: str) -> str:
     return f"`{path}`" if path else "the model itself"
 
 
+def of_piece(path: str, code: str, message: str, evidence: str, fix: str) -> Diagnosis:
+    """Return a diagnosis of one of `PIECES`, which has no layer."""
+    return Diagnosis(code=code, port_path=path, message=message, evidence=evidence, fix=fix)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PieceCheck:
     """The outcome of one piece: the loss, the optimizers, the schedules.
@@ -233,6 +238,6 @@ def only_return(function: object) -> tuple[int, str] | None:
 
 
 def failed_to_run(what: str, error: BaseException) -> PieceCheck:
-    """Return the ERROR of something that raised."""
-    raised = ": " if isinstance(error, TipchainError) else " raised "
-    return PieceCheck(outcome=Outcome.ERROR, reason=f"{what}{raised}{one_line(error)}")
+    """Return the ERROR of something that raised; an error of tipchain's own says all itself."""
+    reason = str(error) if isinstance(error, TipchainError) else f"{what} raised {one_line(error)}"
+    return PieceCheck(outcome=Outcome.ERROR, reason=reason)

@@ -11,6 +11,7 @@ import numpy as np
 from tipchain.core.language import listed
 from tipchain.core.machine import collect, keep_memory
 from tipchain.errors import Outcome
+from tipchain.explain.causes.code import pair_names
 from tipchain.explain.findings import PieceCheck
 from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.gradients import laid_otherwise
@@ -315,13 +316,7 @@ def _common(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> list[str]
 
 def paired(ours: Mapping[str, Mapping[str, Array]], theirs: Mapping[str, Mapping[str, Array]]) -> dict[str, str]:
     """Return the port's attribute by the reference's: of the same name, else the only one with the same tensors."""
-    found = {what: what for what in ours if what in theirs}
-    rest = [what for what in theirs if what not in found]
-    for what in ours:
-        alike = [one for one in rest if set(theirs[one]) == set(ours[what]) and one not in found.values()]
-        if what not in found and alike:
-            found[what] = alike[0]
-    return found
+    return pair_names(ours, theirs, lambda one, other: set(one) == set(other))
 
 
 def tensors_apart(

@@ -3,142 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from tipchain.core.blame import users_fault
 from tipchain.core.language import listed
 from tipchain.errors import Outcome, UsageError
-from tipchain.explain.causes.data_sources import (
-    DATA,
-    DataSource,
-    ReadSamples,
-    Sample,
-    Transformed,
-    differing,
-    pair_fields,
-    places_of,
-    same_array,
-    same_sample,
-)
-from tipchain.explain.causes.statements import CodeRun, Edit, explain_parting, kind_of, shown_apart
-from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run
-from tipchain.framework_types import Array
+from tipchain.explain.causes.code import CodePair, pair_names
+from tipchain.explain.causes.data_sources import DATA, DataSource, Transformed, places_of
+from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run, of_piece
 from tipchain.frameworks.live_models import LiveSide
 
-T = TypeVar("T")
+Sources = tuple[DataSource, DataSource]
 EXTRA = 64
 """Samples that the port is read further than the reference, to see whether it goes on."""
-AGAIN = 8
-"""Samples that are read once more, to see whether they are random."""
 SHOWN_PLACES = 5
 """Places that a message shows."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SamplePair:
-    """Samples of both sides.
-
-    Attributes:
-        opened: both sources.
-        read: what was read of each.
-        path: what diagnoses call the piece.
-        seed: of random numbers.
-        off: numbers of the samples that differ.
-        fields: the port's field by the reference's.
-    """
-
-    opened: Sequence[DataSource]
-    read: Sequence[ReadSamples]
-    path: str
-    seed: int
-    off: Sequence[int] = ()
-    fields: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def ours(self) -> Sequence[Sample]:
-        """The reference's."""
-        reference, _ = self.read
-        return reference.samples
-
-    @property
-    def theirs(self) -> Sequence[Sample]:
-        """The port's."""
-        _, port = self.read
-        return port.samples
-
-    @property
-    def counts(self) -> tuple[int | None, int | None]:
-        """Samples of each side, None where it is not known."""
-        reference, port = self.read
-        return reference.total, port.total
-
-    def again(self, side: int, seed: int, read: Callable[[DataSource], T]) -> T:
-        """Return the reading of a side once more, after a seed."""
-        _seed(self.opened[side].tensors, seed)
-        return read(self.opened[side])
-
-    @property
-    def random(self) -> list[bool]:
-        """Of each side whether it gives something else when it is read once more, after another seed."""
-        again = [self.again(side, self.seed + 1, lambda one: one.again(AGAIN) or []) for side in (0, 1)]
-        return [
-            any(not same_sample(one, other) for one, other in zip(before.samples, after, strict=False))
-            for before, after in zip(self.read, again, strict=True)
-        ]
-
-    def shown(self, number: int) -> str:
-        """Return the name of one of the reference's samples in messages."""
-        sample = self.ours[number]
-        return f"{sample.number}{f' ({sample.names[0]})' if sample.names else ''}"
-
-
-def explain(pair: SamplePair) -> Iterator[Diagnosis]:
-    """Yield of every field that differs where the code that makes it parts, the largest field first."""
-    for name in sorted(pair.fields, key=lambda name: -pair.ours[0].fields[name].size):
-        other = pair.fields[name]
-        off = [one for one in pair.off if not same_array(pair.ours[one].fields[name], pair.theirs[one].fields[other])]
-        if not off:
-            continue
-        count = min(len(pair.ours), len(pair.theirs))
-        first = f"{pair.shown(off[0])}{f', {name}' if name else ''}"
-        all_ = len(off) == count
-        where = f"all {count} samples, first {first}" if all_ else f"{len(off)} of {count} samples, first {first}"
-        ends = pair.ours[off[0]].fields[name], pair.theirs[off[0]].fields[other]
-        yield _explain_in_code(pair, off[0], (name, other), where) or Diagnosis(
-            code=kind_of(*ends),
-            port_path=pair.path,
-            message=f"{where}: {shown_apart(*ends)}",
-            evidence="finished samples were compared; the code that makes them was not seen",
-            fix="compare what both do to this sample",
-        )
-
-
-def _explain_in_code(pair: SamplePair, at: int, names: tuple[str, str], where: str) -> Diagnosis | None:
-    """Show where the code of both sides parts for one sample; None where it cannot be run once more."""
-    samples = pair.ours[at], pair.theirs[at]
-
-    def trace(side: int, wanted: Sample | None, edit: Edit | None = None) -> tuple[CodeRun, Array] | None:
-        found = pair.again(side, pair.seed, lambda one: one.trace(samples[side].number, wanted, edit))
-        return None if found is None else (found[0], found[1].fields[names[side]])
-
-    def again(edit: Edit) -> Array:
-        _, array = trace(1, None, edit) or (None, ends[1])
-        return array
-
-    try:
-        ours, theirs = (trace(side, sample) for side, sample in enumerate(samples))
-    except Exception as error:
-        if users_fault(error) is None:
-            raise
-        return None  # it cannot be read once more
-    if ours is None or theirs is None:
-        return None
-    programs, ends = (ours[0], theirs[0]), (ours[1], theirs[1])
-    return explain_parting(programs, ends, again, pair.path, where)
 
 
 def check_data(
@@ -167,151 +48,148 @@ def check_data(
     Returns:
         FAIL with what differs and where the code parts; SKIP where both sides are random; ERROR where a source raises or is empty.
     """
-    opened: list[DataSource] = []
-    read: list[ReadSamples] = []
-    for number, side in enumerate(SIDE_NAMES):
-        _seed(sides, seed)
+    sources: list[DataSource] = []
+    for given, side in zip(data, SIDE_NAMES, strict=True):
+        for framework in sides:
+            framework.seed(seed)
         try:
-            opened.append(_open(data[number], samples, sides, side))
+            sources.append(DataSource(_readable(given, samples, side), sides, side, seed))
             # The port's as far as the reference's, and a little on where that ended.
-            most = len(read[0].samples) + (EXTRA if read[0].whole else 0) if read else None
-            read.append(opened[number].read(most))
-        except UsageError as error:
-            return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
+            first = sources[0]
+            sources[-1].read(len(first.samples) + (EXTRA if first.whole else 0) if len(sources) > 1 else None)
         except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
             return failed_to_run(f"the {side}'s data", error)
-    if not (read[0].whole or not all(one.is_dataset and one.dataset is one.opened for one in opened)):
-        _seed(sides, seed)
-        count = len(read[0].samples)
-        length = min(len(one.opened) for one in opened)
+    ours, theirs = sources
+    if not ours.whole and all(one.is_dataset and one.dataset is one.opened for one in sources):
+        ours.set_seed()
+        count, length = len(ours.samples), min(len(one.opened) for one in sources)
         half = min(count, length) // 2
         rest = np.unique(np.linspace(half, length - 1, max(1, min(count, length) - half)).astype(int))
         numbers = [*range(half), *map(int, rest)]
-        read = [one.read(len(numbers), numbers) for one in opened]
-    for side, one in zip(SIDE_NAMES, read, strict=True):
+        for one in sources:
+            one.read(len(numbers), numbers)
+    for one in sources:
         if not one.samples:
-            return PieceCheck(outcome=Outcome.ERROR, reason=f"nothing was compared: the {side}'s data has no samples")
-    return _judge(SamplePair(opened=opened, read=read, path=path, seed=seed), sides)
+            reason = f"nothing was compared: the {one.side}'s data has no samples"
+            return PieceCheck(outcome=Outcome.ERROR, reason=reason)
+    return _judge((ours, theirs), path)
 
 
-def _open(given: object, samples: Sequence[Any] | None, sides: Sequence[LiveSide], side: str) -> DataSource:
+def _readable(given: object, samples: Sequence[object] | None, side: str) -> object:
+    """Return a source of data; of a transform the data set of its results."""
     if samples is None:
-        return DataSource(given, sides, side)
+        return given
     if not callable(given):
         raise UsageError(
             f"data: the {side}'s is a {type(given).__name__}\n  expected: with samples, a transform: a callable of one raw sample"
         )
-    return DataSource(Transformed(given, samples), sides, side)
+    return Transformed(given, samples)
 
 
-def _seed(sides: Sequence[Any], seed: int) -> None:
-    for side in sides:
-        side.seed(seed)
-
-
-def _judge(pair: SamplePair, sides: Sequence[LiveSide]) -> PieceCheck:
-    ours, theirs, path = pair.ours, pair.theirs, pair.path
+def _judge(sources: Sources, path: str) -> PieceCheck:
+    ours, theirs = (one.samples for one in sources)
     numbers = {f"{path}/reference_samples": float(len(ours)), f"{path}/port_samples": float(len(theirs))}
-    try:
-        fields = pair_fields(ours[0], theirs[0])
-    except ValueError as error:
+    both = ours[0].fields, theirs[0].fields
+    # The largest field, which is the image, comes first.
+    fields = dict(sorted(pair_names(*both).items(), key=lambda names: -both[0][names[0]].size))
+    if not len(fields) == len(both[0]) == len(both[1]):
+        names = [", ".join(one) or "one array" for one in both]
+        reason = f"samples have other fields: {len(both[0])} ({names[0]}) expected, {len(both[1])} ({names[1]}) actual"
         fix = "return the fields that the reference returns"
-        cause = Diagnosis(
-            code="structure", port_path=path, message=str(error), evidence="the first sample of each side", fix=fix
-        )
-        return PieceCheck(outcome=Outcome.FAIL, reason=str(error), numbers=numbers, diagnoses=(cause,))
-    off = [number for number, both in enumerate(zip(ours, theirs, strict=False)) if differing(*both, fields)]
-    pair = replace(pair, off=off, fields=fields)
-    reference, port = pair.read
+        cause = of_piece(path, "structure", reason, "the first sample of each side", fix)
+        return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=(cause,))
+    code = CodePair(
+        path=path,
+        what="samples",
+        inputs=[sources[0].shown(at) for at in range(len(ours))],
+        names=fields,
+        values=[(one.fields, other.fields) for one, other in zip(ours, theirs, strict=False)],
+        again=lambda side, at, edit: sources[side].trace(at, edit),
+        fix="compare what both do to this sample",
+    )
+    off = {at for each in code.apart.values() for at in each}
+    reference, port = sources
     more = reference.whole if len(theirs) > len(ours) else port.whole if len(theirs) < len(ours) else False
-    if not off and (None in pair.counts or len(set(pair.counts)) == 1) and not more:
-        return PieceCheck(outcome=Outcome.PASS, reason=_equal(pair), numbers=numbers)
+    counted = None not in (reference.total, port.total) and reference.total != port.total
+    if not off and not counted and not more:
+        return PieceCheck(outcome=Outcome.PASS, reason=_equal(sources, code), numbers=numbers)
     places = places_of(ours, theirs, fields)
-    random = pair.random
+    random = [one.is_random() for one in sources]
     if any(random):
-        found = _judge_random(pair, random, places, sides)
-        if found is not None:
-            return found
+        return _judge_random(sources, code, random, places)
     numbers[f"{path}/differing_samples"] = float(len(off))
-    order = _explain_order(pair, places) if reference.whole or len(ours) == len(theirs) else None
+    order = _explain_order(sources, path, places) if reference.whole or len(ours) == len(theirs) else None
     if order is None and not off:
-        order = _explain_counts(pair)
+        order = _explain_counts(sources, path)
     if order is not None:
-        reason = f"{order.message}; {_reason(pair)}"
+        reason = f"{order.message}; {_reason(reference, code)}"
         return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=(order,))
-    causes = tuple(explain(pair))
-    if None not in pair.counts and len(set(pair.counts)) > 1 and not any(one.explained for one in causes):
-        causes = (_explain_counts(pair), *causes)
-    return PieceCheck(outcome=Outcome.FAIL, reason=_reason(pair), numbers=numbers, diagnoses=causes)
+    causes = tuple(code.causes())
+    if counted and not any(one.explained for one in causes):
+        causes = (_explain_counts(sources, path), *causes)
+    return PieceCheck(outcome=Outcome.FAIL, reason=_reason(reference, code), numbers=numbers, diagnoses=causes)
 
 
-def _judge_random(
-    pair: SamplePair, random: Sequence[bool], places: Sequence[int | None], sides: Sequence[LiveSide]
-) -> PieceCheck | None:
-    shuffled = None not in places and sorted(one for one in places if one is not None) == list(range(len(pair.ours)))
+def _judge_random(sources: Sources, code: CodePair, random: Sequence[bool], places: Sequence[int | None]) -> PieceCheck:
+    count = len(sources[0].samples)
+    shuffled = None not in places and sorted(one for one in places if one is not None) == list(range(count))
     if all(random):
         if shuffled:
             reason = f"the same {len(places)} samples, shuffled anew at every read on both sides"
             return PieceCheck(outcome=Outcome.PASS, reason=reason)
-        datasets = [one.dataset for one in pair.opened]
-        if all(one is not None and one is not source.opened for one, source in zip(datasets, pair.opened, strict=True)):
-            found = check_data(sides, (datasets[0], datasets[1]), seed=pair.seed, path=pair.path)
+        if all(one.dataset is not None and one.dataset is not one.opened for one in sources):
+            ours, theirs = sources
+            found = check_data(ours.tensors, (ours.dataset, theirs.dataset), seed=ours.seed, path=code.path)
             return replace(found, reason=f"both loaders shuffle, so their data sets were compared: {found.reason}")
         reason = "both sides give something else at every read (shuffling, augmentation): compare them without"
         return PieceCheck(outcome=Outcome.SKIP, reason=reason)
     which, other = SIDE_NAMES if random[0] else SIDE_NAMES[::-1]
     what = "shuffles" if shuffled else "gives something else at every read (augmentation, shuffling)"
     message = f"{'order' if shuffled else 'values'}: only the {which} {what}, the {other} does not"
-    cause = Diagnosis(
-        code="setting" if shuffled else "parting",
-        port_path=pair.path,
-        message=message,
-        evidence="read twice",
-        fix=f"give the port {'shuffle=' if shuffled else 'random transforms: '}{random[0]}, as the reference has",
-    )
-    causes = () if shuffled else tuple(explain(pair))
+    fix = f"give the port {'shuffle=' if shuffled else 'random transforms: '}{random[0]}, as the reference has"
+    cause = of_piece(code.path, "setting" if shuffled else "parting", message, "read twice", fix)
+    causes = () if shuffled else tuple(code.causes())
     return PieceCheck(outcome=Outcome.FAIL, reason=message, diagnoses=(cause, *causes))
 
 
-def _equal(pair: SamplePair) -> str:
-    compared = min(len(pair.ours), len(pair.theirs))
-    whole = all(one.whole for one in pair.read)
-    total, _ = pair.counts
-    of = "" if whole else f" of {total}" if total else ", the first"
-    return f"{compared}{of} samples are equal{'; '.join(['', *_notes(pair)])}"
+def _equal(sources: Sources, code: CodePair) -> str:
+    """Say that all samples are equal, and in what they differ that does not matter."""
+    ours, theirs = sources
+    of = "" if ours.whole and theirs.whole else f" of {ours.total}" if ours.total else ", the first"
+    notes = [f"{len(code.values)}{of} samples are equal"]
+    for name in code.names:
+        expected, actual = (one.dtype for one in code.ends(0, name) if isinstance(one, np.ndarray))
+        if expected != actual:
+            notes.append(f"{name or 'their dtype'}: {expected} expected, {actual} actual")
+    if None not in (ours.batch, theirs.batch) and ours.batch != theirs.batch:
+        notes.append(f"batches of {ours.batch} expected, of {theirs.batch} actual")
+    return "; ".join(notes)
 
 
-def _notes(pair: SamplePair) -> Iterator[str]:
-    """Yield the differences that do not matter."""
-    for name, other in pair.fields.items():
-        one, two = pair.ours[0].fields[name], pair.theirs[0].fields[other]
-        if one.dtype != two.dtype:
-            yield f"{name or 'their dtype'}: {one.dtype} expected, {two.dtype} actual"
-    expected, actual = (one.batch for one in pair.read)
-    if expected is not None and actual is not None and expected != actual:
-        yield f"batches of {expected} expected, of {actual} actual"
-
-
-def _reason(pair: SamplePair) -> str:
-    ours, theirs, off = pair.ours, pair.theirs, pair.off
-    count = min(len(ours), len(theirs))
+def _reason(reference: DataSource, code: CodePair) -> str:
+    count, off = len(code.values), {at for each in code.apart.values() for at in each}
     if not off:
         return f"the first {count} samples are equal, but one side has more"
-    which = ", ".join(filter(None, sorted(differing(ours[off[0]], theirs[off[0]], pair.fields))))
-    return f"{len(off)} of {count} samples differ, first sample {pair.shown(off[0])}{f' in {which}' if which else ''}"
+    first = min(off)
+    which = ", ".join(filter(None, sorted(name for name, each in code.apart.items() if first in each)))
+    return (
+        f"{len(off)} of {count} samples differ, first sample {reference.shown(first)}{f' in {which}' if which else ''}"
+    )
 
 
 # What makes the order or the number of samples differ: the first place where another stands, and what is missing or there twice.
 
 
-def _explain_order(pair: SamplePair, places: Sequence[int | None]) -> Diagnosis | None:
+def _explain_order(sources: Sources, path: str, places: Sequence[int | None]) -> Diagnosis | None:
     """Return the first place where the port has another of the reference's samples; None where some are none of them.
 
     Args:
-        pair: both sides.
+        sources: both sides.
+        path: what diagnoses call them.
         places: of each of the port's samples the number of the reference's sample that it is.
     """
-    count = len(pair.ours)
+    reference, _ = sources
+    count = len(reference.samples)
     known = [place for place in places if place is not None]
     if len(known) < len(places) or known == list(range(count)):
         return None
@@ -319,31 +197,29 @@ def _explain_order(pair: SamplePair, places: Sequence[int | None]) -> Diagnosis 
     twice = sorted(place for place, times in seen.items() if times > 1)
     missing = [place for place in range(count) if place not in seen]
     first = next((at for at, place in enumerate(known) if place != at), len(known))
-    is_, wanted = (pair.shown(known[first]) if first < len(known) else "", pair.shown(first) if first < count else "")
-    told = [f"sample {first} of the port is the reference's {is_}, expected {wanted or 'none'}"] if is_ else []
+    wanted = reference.shown(first) if first < count else "none"
+    told = []
+    if first < len(known):
+        told.append(f"sample {first} of the port is the reference's {reference.shown(known[first])}, expected {wanted}")
     told += [f"{some(missing)} of the reference's {count} missing in the port"] if missing else []
     told += [f"the port has {some(twice)} more than once"] if twice else []
     evidence = f"all of the port's {len(places)} samples are among the reference's {count}"
-    return _of_order(pair, "; ".join(told), evidence)
+    return _of_order(sources, path, "; ".join(told), evidence)
 
 
-def _explain_counts(pair: SamplePair) -> Diagnosis:
+def _explain_counts(sources: Sources, path: str) -> Diagnosis:
     """Return the cause of sources of which one goes on where the other ends."""
-    told = ", ".join(
-        f"{known or f'more than {len(read.samples)}'} {word}"
-        for known, read, word in zip(pair.counts, pair.read, ("expected", "actual"), strict=True)
-    )
-    return _of_order(pair, f"samples: {told}", "the number of samples")
+    expected, actual = (one.total or f"more than {len(one.samples)}" for one in sources)
+    return _of_order(sources, path, f"samples: {expected} expected, {actual} actual", "the number of samples")
 
 
-def _of_order(pair: SamplePair, told: str, evidence: str) -> Diagnosis:
-    samplers = [getattr(one.opened, "batch_sampler", None) for one in pair.opened]
-    drops = [getattr(one, "drop_last", None) for one in samplers]
-    fix = "read every sample once, in the reference's order"
+def _of_order(sources: Sources, path: str, told: str, evidence: str) -> Diagnosis:
+    drops = [getattr(getattr(one.opened, "batch_sampler", None), "drop_last", None) for one in sources]
+    code, fix = "parting", "read every sample once, in the reference's order"
     if None not in drops and drops[0] != drops[1]:
-        told, fix = f"`drop_last` is {drops[1]}, the reference's {drops[0]}: {told}", f"pass drop_last={drops[0]}"
-    code = "setting" if fix.startswith("pass") else "parting"
-    return Diagnosis(code=code, port_path=pair.path, message=f"order: {told}", evidence=evidence, fix=fix)
+        code, fix = "setting", f"pass drop_last={drops[0]}"
+        told = f"`drop_last` is {drops[1]}, the reference's {drops[0]}: {told}"
+    return of_piece(path, code, f"order: {told}", evidence, fix)
 
 
 def some(numbers: Sequence[int]) -> str:

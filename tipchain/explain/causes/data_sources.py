@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.util import find_spec
+from itertools import islice
 
 import numpy as np
 
 from tipchain.errors import UsageError
+from tipchain.explain.causes.code import LARGEST, Leaves, differs, leaves
 from tipchain.explain.causes.statements import CodeRun, Edit
-from tipchain.explain.locate.differences import rms
 from tipchain.framework_types import Array, Dataset, Loader
 from tipchain.frameworks.live_models import LiveSide
-from tipchain.numbers.tolerance import SAME_ENLARGED
 
 DATA = "data"
 MOST = 512
@@ -22,6 +23,8 @@ BUDGET = 64 << 20
 """Bytes of one side's samples that are kept at most."""
 LEAST = 8
 """Samples that are kept all the same."""
+AGAIN = 8
+"""Samples that are read once more, to see whether they are random."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,23 +42,6 @@ class Sample:
     number: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ReadSamples:
-    """The samples that were read of a source.
-
-    Attributes:
-        samples: in order.
-        total: samples in the source, None where it does not say.
-        whole: whether these are all of them.
-        batch: samples of its batches, None of a source of single samples.
-    """
-
-    samples: list[Sample]
-    total: int | None
-    whole: bool
-    batch: int | None = None
-
-
 @dataclass(slots=True)
 class DataSource:
     """One side's data.
@@ -65,14 +51,24 @@ class DataSource:
             without arguments that returns one of these.
         tensors: the frameworks whose tensors it may hold.
         side: what messages call it.
-        batched: whether an iterable gives batches; None: its first element tells.
+        seed: of random numbers.
+
+    Attributes:
+        samples: those that were read, in order.
+        total: samples in it, None where it does not say.
+        whole: whether all were read.
+        batch: samples of its batches, None of single samples.
     """
 
     given: Loader
     tensors: Sequence[LiveSide]
     side: str
-    batched: bool | None = None
+    seed: int = 0
     opened: Loader = field(init=False, default=None)
+    samples: list[Sample] = field(init=False, default_factory=list)
+    total: int | None = field(init=False, default=None)
+    whole: bool = field(init=False, default=True)
+    batch: int | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.opened = self._open()
@@ -103,79 +99,78 @@ class DataSource:
         inner = getattr(self.opened, "dataset", None)
         return inner if hasattr(inner, "__getitem__") and hasattr(inner, "__len__") else None
 
-    def length(self) -> int | None:
-        """Return the number of samples, or None where the source does not say."""
-        if self.is_dataset:
-            return len(self.opened) if not isinstance(self.opened, PLAIN) else None
-        size, inner = self.batch_size(), self.dataset
-        if size is None or inner is None or not hasattr(self.opened, "__len__"):
-            return None
-        return min(len(self.opened) * size, len(inner))
-
     def batch_size(self) -> int | None:
         """Return the size of a loader's batches, None where it does not say or gives single samples."""
         sampler = getattr(self.opened, "batch_sampler", None)
         found = getattr(self.opened, "batch_size", None) or getattr(sampler, "batch_size", None)
         return int(found) if found and hasattr(self.opened, "dataset") else None
 
-    def read(self, most: int | None = None, numbers: Sequence[int] | None = None) -> ReadSamples:
-        """Return the first samples, as many as memory allows, or those of the given numbers of a data set.
+    def read(self, most: int | None = None, numbers: Sequence[int] | None = None) -> None:
+        """Read the first samples, as many as memory allows, or those of the given numbers of a data set.
 
         Raises:
             UsageError: a sample holds nothing that is an array, a tensor or a number.
             Exception: whatever the source raises.
         """
-        samples: list[Sample] = []
-        limit, whole, sizes = most or MOST, True, []
+        self.samples, self.whole, self.batch = [], numbers is None, self.batch_size()
+        limit = most or MOST
         for size, one in self._elements(numbers):
-            if len(samples) >= limit:
-                whole = False
+            if len(self.samples) >= limit:
+                self.whole = False
                 break
-            samples.append(one)
-            sizes.append(size)
-            if len(samples) == 1 and most is None:
+            self.samples.append(one)
+            if len(self.samples) == 1 and most is None:
                 bytes_each = sum(array.nbytes for array in one.fields.values())
                 limit = min(MOST, max(LEAST, BUDGET // max(bytes_each, 1)))
-        batched = max((size for size in sizes if size is not None), default=None)
-        total = self.length()
-        return ReadSamples(
-            samples=samples,
-            total=len(samples) if whole and numbers is None else total,
-            whole=whole and numbers is None,
-            batch=self.batch_size() or batched,
-        )
+            if size is not None and self.batch_size() is None:
+                self.batch = max(size, self.batch or 0)
+        size, inner = self.batch_size(), self.dataset
+        self.total = len(self.samples) if self.whole else None
+        if not self.whole and self.is_dataset:
+            self.total = None if isinstance(self.opened, PLAIN) else len(self.opened)
+        elif not self.whole and size is not None and inner is not None and hasattr(self.opened, "__len__"):
+            self.total = min(len(self.opened) * size, len(inner))
 
-    def again(self, most: int) -> list[Sample] | None:
-        """Return the first samples read once more; None of a source readable once only."""
+    def set_seed(self, more: int = 0) -> None:
+        """Start all random numbers from the seed, or one ``more`` than it."""
+        for one in self.tensors:
+            one.seed(self.seed + more)
+
+    def is_random(self) -> bool:
+        """Tell whether it gives something else when it is read once more, after another seed."""
+        self.set_seed(1)
         if isinstance(self.opened, Iterator):
             if not callable(self.given) or _is_source(self.given):
-                return None
+                return False  # it can be read once only
             self.opened = self._open()
-        return self.read(most).samples
+        again = (one for _, one in islice(self._elements(None), AGAIN))
+        return any(not same_sample(*both) for both in zip(self.samples, again, strict=False))
 
-    def trace(
-        self, number: int, wanted: Sample | None = None, edit: Edit | None = None
-    ) -> tuple[CodeRun, Sample] | None:
-        """Reread a sample and record the code that makes it; None where that cannot be.
+    def trace(self, at: int, edit: Edit | None = None) -> tuple[CodeRun, Leaves] | None:
+        """Make a sample once more and record the code that makes it, or edit that; None where that cannot be.
 
-        Args:
-            number: its number.
-            wanted: what it was; a loader whose data set gives something else is read itself.
-            edit: what stands in place of something in that code.
+        A loader whose data set gives something else is read itself.
         """
+        self.set_seed()
+        wanted = self.samples[at]
         for inner in (self.dataset, None):
             if isinstance(inner, PLAIN) or (inner is None and isinstance(self.given, (Iterator, *PLAIN))):
                 continue
             program = CodeRun(self.tensors, edit)
-            sample = program.run(partial(self._once_more, number, inner, program))
-            if sample is not None and (wanted is None or same_sample(sample, wanted)):
-                return program, sample
+            sample = program.run(partial(self._once_more, wanted.number, inner, program))
+            if sample is not None and (edit is not None or same_sample(sample, wanted)):
+                return program, sample.fields
         return None
+
+    def shown(self, at: int) -> str:
+        """Return the name of a sample in messages."""
+        sample = self.samples[at]
+        return f"{sample.number}{f' ({sample.names[0]})' if sample.names else ''}"
 
     def _once_more(self, number: int, dataset: Dataset | None, program: CodeRun) -> Sample | None:
         if dataset is not None:
             return self._sample(dataset[number], number)
-        again = DataSource(self.given, self.tensors, self.side, self.batched)
+        again = DataSource(self.given, self.tensors, self.side, self.seed)
         opened = len(program.steps)
         for _, sample in again._elements(None):
             if sample.number == number:
@@ -190,7 +185,7 @@ class DataSource:
                 yield None, self._sample(self.opened[number], number)
             return
         loader = hasattr(self.opened, "dataset") and hasattr(self.opened, "batch_sampler")
-        batched = self.batch_size() is not None if loader else self.batched
+        batched = self.batch_size() is not None if loader else None  # its first element tells
         count = 0
         plain = hasattr(self.opened, "__iter__")
         for element in self.opened if plain else map(self.opened.__getitem__, range(len(self.opened))):
@@ -205,7 +200,7 @@ class DataSource:
             for row in range(size):
                 # One sample of a batch.
                 fields = {
-                    name: array[row] if array.ndim and len(array) == size else array
+                    name: np.asarray(array[row]) if array.ndim and len(array) == size else array
                     for name, array in whole.fields.items()
                 }
                 each = len(whole.names) // size
@@ -216,35 +211,23 @@ class DataSource:
     def _sample(self, element: object, number: int) -> Sample:
         fields: dict[str, Array] = {}
         names: list[str] = []
-        self._take(element, "", fields, names)
+        for name, one in leaves(element, self.tensors, rows=(list,)):
+            if isinstance(one, str):
+                names.append(one)
+            elif one.dtype.kind in "US":
+                names.extend(map(str, one.reshape(-1)))
+            elif one.dtype.kind in "biufc":
+                fields[name] = one
+            else:
+                raise UsageError(
+                    f"data: {name or 'a sample'} of the {self.side}'s is a {type(one[()]).__name__}\n  expected: an array of numbers"
+                )
         if not fields:
             raise UsageError(
                 f"data: sample {number} of the {self.side}'s is a {type(element).__name__} without arrays\n"
                 "  expected: an array or tensor, or a tuple or mapping of such"
             )
         return Sample(fields=fields, names=tuple(names), number=number)
-
-    def _take(self, value: object, name: str, fields: dict[str, Array], names: list[str]) -> None:
-        """Collect the arrays of one element."""
-        if value is None:
-            return
-        if isinstance(value, str | bytes):
-            names.append(value if isinstance(value, str) else value.decode(errors="replace"))
-            return
-        if isinstance(value, Mapping | tuple) or (isinstance(value, list) and not is_numbers(value)):
-            for key, one in value.items() if isinstance(value, Mapping) else enumerate(value):
-                self._take(one, f"{name}.{key}".lstrip("."), fields, names)
-            return
-        tensor = next((one for one in self.tensors if one.is_tensor(value)), None)
-        array = np.array(value) if tensor is None else tensor.array(value)
-        if array.dtype.kind in "US":
-            names.extend(map(str, array.reshape(-1)))
-        elif array.dtype.kind not in "biufc":
-            raise UsageError(
-                f"data: {name or 'a sample'} of the {self.side}'s is a {type(value).__name__}\n  expected: an array of numbers"
-            )
-        else:
-            fields[name] = array
 
 
 def channel_axis(shape: tuple[int, ...]) -> int | None:
@@ -260,11 +243,6 @@ def _is_source(value: object) -> bool:
 
 PLAIN = (list, tuple, np.ndarray)
 """Types that are indexed, and whose elements may be batches."""
-
-
-def is_numbers(value: Sequence[object]) -> bool:
-    """Tell whether a value is a list of numbers, which is one array."""
-    return bool(value) and all(isinstance(one, int | float | np.number | np.bool_) for one in value)
 
 
 def _is_batch(arrays: Sequence[Array]) -> bool:
@@ -297,83 +275,24 @@ def call_with_raw(transform: Callable[[object], object], raw: object) -> object:
     try:
         return transform(raw.copy() if hasattr(raw, "copy") else raw)
     except Exception:
-        image = _as_image(raw)
-        if image is None:
+        if not isinstance(raw, np.ndarray) or raw.dtype != np.uint8 or raw.ndim not in (2, 3) or not find_spec("PIL"):
             raise
-        return transform(image)
+    from PIL import Image
 
-
-def _as_image(raw: object) -> object:
-    if not isinstance(raw, np.ndarray) or raw.dtype != np.uint8 or raw.ndim not in (2, 3):
-        return None
-    try:
-        from PIL import Image
-    except ImportError:
-        return None
-    return Image.fromarray(raw)
+    return transform(Image.fromarray(raw))
 
 
 # Whether two samples are the same, and which sample of one side is which of the other.
 
 
-LARGEST = 1e-4
-"""Difference of a single value that is rounding, as a share of the largest."""
-
-
-def pair_fields(ours: Sample, theirs: Sample) -> dict[str, str]:
-    """Return the port's field by the reference's: by name, or by place where names differ.
-
-    Raises:
-        ValueError: there are more on one side.
-    """
-    if len(ours.fields) != len(theirs.fields):
-        counts = [", ".join(one.fields) or "one array" for one in (ours, theirs)]
-        raise ValueError(
-            f"samples have other fields: {len(ours.fields)} ({counts[0]}) expected, {len(theirs.fields)} ({counts[1]}) actual"
-        )
-    if set(ours.fields) == set(theirs.fields):
-        return {name: name for name in ours.fields}
-    return dict(zip(ours.fields, theirs.fields, strict=True))
-
-
-def differing(ours: Sample, theirs: Sample, fields: Mapping[str, str]) -> set[str]:
-    """Return the reference's names of the fields that differ."""
-    return {
-        name
-        for name, other in fields.items()
-        if name not in ours.fields
-        or other not in theirs.fields
-        or not same_array(ours.fields[name], theirs.fields[other])
-    }
+def same_fields(ours: Sample, theirs: Sample, names: Mapping[str, str]) -> bool:
+    """Tell whether two samples are the same; ``names`` are the second's fields by the first's."""
+    return not any(differs(ours.fields.get(name), theirs.fields.get(other)) for name, other in names.items())
 
 
 def same_sample(ours: Sample, theirs: Sample) -> bool:
     """Tell whether two samples of one source are the same."""
-    return set(ours.fields) == set(theirs.fields) and not differing(ours, theirs, {name: name for name in ours.fields})
-
-
-def same_array(expected: Array, actual: Array) -> bool:
-    """Tell whether two arrays are the same but for rounding, axes of size 1 of labels, and the width of their type."""
-    if expected.shape != actual.shape:
-        if expected.size == actual.size == 1:
-            actual = actual.reshape(expected.shape)
-        else:
-            return False
-    kinds = [{"f": "float", "c": "complex"}.get(one.dtype.kind, "whole") for one in (expected, actual)]
-    if kinds[0] != kinds[1] and expected.size > 1:
-        return False
-    if kinds == ["whole", "whole"]:
-        return bool(np.array_equal(expected.astype(np.int64), actual.astype(np.int64)))
-    e, a = (one.astype(np.complex128 if "complex" in kinds else np.float64) for one in (expected, actual))
-    usual = np.isfinite(e)
-    if not np.array_equal(usual, np.isfinite(a)) or not np.array_equal(e[~usual], a[~usual], equal_nan=True):
-        return False
-    e, a = e[usual], a[usual]
-    off = np.abs(e - a)
-    if not off.any():
-        return True
-    largest = max(float(np.abs(e).max()), float(np.abs(a).max()))
-    return rms(off) <= SAME_ENLARGED * max(rms(e), rms(a)) and float(off.max()) <= LARGEST * largest
+    return set(ours.fields) == set(theirs.fields) and same_fields(ours, theirs, {name: name for name in ours.fields})
 
 
 def places_of(ours: Sequence[Sample], theirs: Sequence[Sample], fields: Mapping[str, str]) -> list[int | None]:
@@ -388,7 +307,7 @@ def places_of(ours: Sequence[Sample], theirs: Sequence[Sample], fields: Mapping[
         key = _key(sample, {other: other for other in fields.values()})
         near = np.flatnonzero((np.abs(keys - key) <= LARGEST * (1 + np.abs(key))).all(axis=1))
         order = sorted(map(int, near), key=lambda one: (one != number, one in taken, one))
-        place = next((one for one in order if not differing(ours[one], sample, fields)), None)
+        place = next((one for one in order if same_fields(ours[one], sample, fields)), None)
         if place is not None:
             taken.add(place)
         found.append(place)

@@ -7,17 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from tipchain.core.blame import one_line, placed
 from tipchain.errors import Outcome, UsageError
-from tipchain.explain.causes.statements import CodeRun, Edit, explain_parting
-from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run
+from tipchain.explain.causes.code import CodePair, leaves, pair_names, recorded
+from tipchain.explain.causes.statements import CodeRun, Edit
+from tipchain.explain.findings import SIDE_NAMES, PieceCheck, failed_to_run, of_piece
 from tipchain.explain.locate.trace import is_array, put_back, take_out
 from tipchain.framework_types import Array, Metric, Nested
 from tipchain.frameworks.live_models import LiveSide, Sides
-from tipchain.numbers.tolerance import SAME_ENLARGED, SAME_SINGLE
+from tipchain.numbers.tolerance import SAME_SINGLE
 
 METRIC = "metric"
 
@@ -55,7 +57,7 @@ def make_probe(classes: int) -> list[tuple[Array, Array]]:
 
 Batch = tuple[Nested, Nested]
 """Outputs and labels: arrays, or arrays in tuples, lists and mappings."""
-Values = dict[str, float]
+Values = dict[str, Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,19 +143,16 @@ class MetricMeter:
             if hasattr(metric, "reset"):
                 metric.reset()
             for outputs, labels in given:
-                self._update(metric, outputs, labels)
+                if self.kind == "torchmetrics" or not hasattr(metric, "compute"):
+                    metric.update(outputs, labels)
+                    continue
+                made = metric.compute(outputs, labels)
+                # Paddle's own loop hands over what compute gives, as arrays.
+                parts = made if isinstance(made, tuple | list) else [made]
+                metric.update(*(self.side.array(one) if self.side.is_tensor(one) else one for one in parts))
             if self.kind == "torchmetrics":
                 return self._named(metric.compute(), None)
             return self._named(metric.accumulate(), metric.name() if callable(getattr(metric, "name", None)) else None)
-
-    def _update(self, metric: Metric, outputs: Nested, labels: Nested) -> None:
-        if self.kind == "torchmetrics" or not hasattr(metric, "compute"):
-            metric.update(outputs, labels)
-            return
-        found = metric.compute(outputs, labels)
-        # Paddle's own loop hands over what compute gives, as arrays.
-        values = found if isinstance(found, tuple | list) else [found]
-        metric.update(*(self.side.array(one) if self.side.is_tensor(one) else one for one in values))
 
     def _convert(self, value: object, *, tensors: bool) -> Nested:
         structure, arrays, _ = take_out(value, is_array)
@@ -161,37 +160,20 @@ class MetricMeter:
         return put_back(structure, made)
 
     def _named(self, found: object, names: object) -> Values:
-        if isinstance(found, Mapping):
-            result: Values = {}
-            for name, one in found.items():
-                result |= {f"{name}{key}": value for key, value in self._numbers(one).items()}
-        else:
-            result = self._numbers(found)
-            given = list(names) if isinstance(names, list | tuple) else [names] if isinstance(names, str) else []
-            if len(given) == len(result):
-                result = dict(zip(map(str, given), result.values(), strict=True))
+        result: Values = {}
+        for name, one in leaves(found, [self.side]):
+            try:
+                array = np.asarray(one, dtype=np.float64)
+            except (TypeError, ValueError):
+                result.clear()
+                break
+            rows = {name: array} if array.size == 1 else {f"{name}.{n}": one for n, one in enumerate(array.flat)}
+            result |= {row.lstrip("."): np.asarray(value).reshape(()) for row, value in rows.items()}
         if not result:
             raise UsageError(f"{placed(self.metric)} gave {found!r:.80}\n  expected: a number, or numbers by name")
-        return result
-
-    def _numbers(self, found: object) -> Values:
-        if isinstance(found, tuple | list):
-            return {
-                f"[{number}]{key}": value
-                for number, one in enumerate(found)
-                for key, value in self._numbers(one).items()
-            }
-        if found is None:
-            return {}
-        try:
-            array = np.asarray(self.side.array(found) if self.side.is_tensor(found) else found, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise UsageError(
-                f"{placed(self.metric)} gave {found!r:.80}\n  expected: a number, or numbers by name"
-            ) from error
-        if array.size == 1:
-            return {"": float(array.reshape(()))}
-        return {f"[{number}]": float(one) for number, one in enumerate(array.reshape(-1))}
+        given = list(names) if isinstance(names, list | tuple) else [names] if isinstance(names, str) else []
+        named = not isinstance(found, Mapping) and len(given) == len(result)
+        return dict(zip(map(str, given), result.values(), strict=True)) if named else result
 
 
 def join(batches: Sequence[Batch]) -> Batch:
@@ -221,37 +203,32 @@ FEW = 100
 """Classes below which no class is one of `IGNORED`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Probe:
-    """Outputs and labels, batch by batch.
+GIVEN = "the models' outputs"
 
-    Attributes:
-        name: what messages call it.
-        batches: at least one.
-        given: these are the models' own.
-    """
+
+class Probe(NamedTuple):
+    """Outputs and labels, batch by batch, and what messages call them."""
 
     name: str
     batches: Sequence[Batch]
-    given: bool = False
 
 
 def probes_of(outputs: Nested, labels: Nested) -> Iterator[Probe]:
     """Yield the models' own outputs, in two uneven batches where they can be cut, and others that are like them."""
-    given = Probe(name="the models' outputs", batches=[(outputs, labels)], given=True)
+    batches = [(outputs, labels)]
     if not (is_array(outputs) and is_array(labels) and outputs.ndim and labels.shape[:1] == outputs.shape[:1]):
-        yield given
+        yield Probe(GIVEN, batches)
     else:
         cut = len(outputs) - max(1, len(outputs) // 3)
         halves = [(outputs[:cut], labels[:cut]), (outputs[cut:], labels[cut:])]
-        yield replace(given, batches=halves) if len(outputs) > 2 else given
+        yield Probe(GIVEN, halves if len(outputs) > 2 else batches)
         classifies = outputs.ndim == 2 and outputs.shape[1] > 1 and labels.size == len(outputs)
         if classifies and outputs.dtype.kind == "f" and labels.dtype.kind in "iu":
             column = [-1, *labels.shape[1:]]
             made = [(logits, label.reshape(column)) for logits, label in make_probe(outputs.shape[1])]
-            yield Probe(name="outputs made to tell", batches=made)
+            yield Probe("outputs made to tell", made)
     yield from _alike((outputs, labels))
-    yield from _ignoring([(outputs, labels)])
+    yield from _ignoring(batches)
 
 
 def _alike(batch: Batch) -> Iterator[Probe]:
@@ -264,16 +241,15 @@ def _alike(batch: Batch) -> Iterator[Probe]:
         for size in sizes:
             rows = random.integers(0, count, size)
             others = np.where(random.random(size) < MIXED, random.integers(0, count, size), rows)
-            made = [one[others] if one.shape[:1] == (count,) else one for one in outputs]
-            made = [
-                (one + (one.std() or 1.0) * random.standard_normal(one.shape)).astype(one.dtype)
-                if one.dtype.kind == "f"
-                else one
-                for one in made
-            ]
-            told = [one[rows] if one.shape[:1] == (count,) else one for one in labels]
+            made, told = (
+                [one[chosen] if one.shape[:1] == (count,) else one for one in arrays]
+                for arrays, chosen in ((outputs, others), (labels, rows))
+            )
+            for at, one in enumerate(made):
+                if one.dtype.kind == "f":
+                    made[at] = (one + (one.std() or 1.0) * random.standard_normal(one.shape)).astype(one.dtype)
             batches.append((put_back(structure, made), put_back(label_structure, told)))
-        yield Probe(name=f"random outputs {number}", batches=batches)
+        yield Probe(f"random outputs {number}", batches)
 
 
 def _ignoring(batches: Sequence[Batch]) -> Iterator[Probe]:
@@ -288,56 +264,16 @@ def _ignoring(batches: Sequence[Batch]) -> Iterator[Probe]:
         for outputs, labels in batches:
             some = np.where(np.arange(labels.size).reshape(labels.shape) % 3, labels, ignored).astype(labels.dtype)
             changed.append((outputs, some))
-        yield Probe(name=f"labels of {ignored}", batches=changed)
+        yield Probe(f"labels of {ignored}", changed)
 
 
 def _unknown() -> Iterator[Sequence[Probe]]:
     """Yield outputs of a classifier, then of a yes or no, then numbers, where the models' own are not known."""
     made = make_probe(CLASSES)
-    yield [Probe(name="outputs made to tell", batches=made), *_alike(join(made)), *_ignoring(made)]
+    yield [Probe("outputs made to tell", made), *_alike(join(made)), *_ignoring(made)]
     numbers = np.random.default_rng(0).standard_normal((2, 19)).astype(np.float32)
     yield list(_alike((numbers[0], (numbers.sum(0) > 0).astype(np.int64))))
     yield list(_alike((numbers[0], numbers.sum(0))))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MetricPair:
-    """Two metrics and their values.
-
-    Attributes:
-        refused: what the port's raised for a probe that the reference's takes; empty where there is none.
-    """
-
-    meters: tuple[MetricMeter, MetricMeter]
-    probes: Sequence[Probe]
-    values: Sequence[tuple[Values, Values]]
-    refused: str = ""
-
-
-def _why(case: MetricPair, at: int, name: str, other: str) -> Diagnosis:
-    """Show both values, and where the codes part."""
-    batches, (meter, port_meter) = case.probes[at].batches, case.meters
-    programs = CodeRun((meter.side,)), CodeRun((port_meter.side,))
-    ours = programs[0].run(partial(meter.fresh().values, batches)).get(name, np.nan)
-    theirs = programs[1].run(partial(port_meter.fresh().values, batches)).get(other, np.nan)
-    shown = f"{f'{name}: ' if name else ''}expected {ours:.9g}, actual {theirs:.9g} for {case.probes[at].name}"
-    places = [placed(one.metric).rpartition("/")[2] for one in case.meters]
-    evidence = (
-        f"the reference is {places[0]}, the port {places[1]}; both were called on {len(case.probes)} sets of outputs"
-    )
-
-    def again(edit: Edit) -> Array:
-        return np.array(CodeRun((port_meter.side,), edit).run(partial(port_meter.fresh().values, batches))[other])
-
-    cause = explain_parting(programs, (np.array(ours), np.array(theirs)), again, METRIC, shown)
-    if cause is not None:
-        return replace(cause, evidence=f"{cause.evidence}; {evidence}")
-    fix = f"let {places[1]} count as {places[0]} does"
-    return Diagnosis(code="parting", port_path=METRIC, message=shown, evidence=evidence, fix=fix)
-
-
-RELATIVE, ABSOLUTE = SAME_ENLARGED, SAME_SINGLE
-"""Differences of two values that are rounding: a metric in float32 has as much."""
 
 
 def check_metrics(
@@ -360,46 +296,32 @@ def check_metrics(
     try:
         reference, port = metrics
         meters = MetricMeter.of(sides.reference, reference), MetricMeter.of(sides.port, port)
-    except UsageError as error:
-        return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  (a class of the user's)
         return failed_to_run("a metric", error)
-    case = _measure(meters, outputs, labels)
-    return case if isinstance(case, PieceCheck) else _judge(case)
-
-
-def _measure(meters: tuple[MetricMeter, MetricMeter], outputs: Nested, labels: Nested) -> MetricPair | PieceCheck:
-    kinds = [probes_of(outputs, labels)] if outputs is not None and labels is not None else _unknown()
     errors: dict[str, Exception] = {}
-    for probes in kinds:
+    for probes in [probes_of(outputs, labels)] if outputs is not None and labels is not None else _unknown():
         known: list[tuple[Probe, tuple[Values, Values]]] = []
         refused = ""
         for probe in probes:
-            found, raised = _both(meters, probe)
+            found: dict[str, Values] = {}
+            raised: dict[str, Exception] = {}
+            for side, meter in zip(SIDE_NAMES, meters, strict=True):
+                try:
+                    found[side] = meter.values(probe.batches)
+                except Exception as error:  # noqa: BLE001, PERF203  (user code)
+                    raised[side] = error
             errors |= raised
             if not raised:
                 known.append((probe, (found["reference"], found["port"])))
-            elif probe.given:
+            elif probe.name == GIVEN:
                 return _raised(found, raised)
-            elif "port" in raised and "reference" not in raised and not refused:
+            elif "reference" in found and not refused:
                 told = one_line(raised["port"])
                 refused = f"; the port's metric raises for {probe.name}, the reference's does not: {told}"
         if known:
-            used, values = zip(*known, strict=True)
-            return MetricPair(meters=meters, probes=used, values=values, refused=refused)
-    side, error = next(iter(errors.items()), ("reference", ValueError("nothing to call it with")))
-    return failed_to_run(f"the {side}'s metric", error)
-
-
-def _both(meters: tuple[MetricMeter, MetricMeter], probe: Probe) -> tuple[dict[str, Values], dict[str, Exception]]:
-    found: dict[str, Values] = {}
-    raised: dict[str, Exception] = {}
-    for side, meter in zip(SIDE_NAMES, meters, strict=True):
-        try:
-            found[side] = meter.values(probe.batches)
-        except Exception as error:  # noqa: BLE001, PERF203  (user code)
-            raised[side] = error
-    return found, raised
+            return _judge(meters, known, refused)
+    side, last = next(iter(errors.items()), ("reference", ValueError("nothing to call it with")))
+    return failed_to_run(f"the {side}'s metric", last)
 
 
 def _raised(found: Mapping[str, Values], raised: Mapping[str, Exception]) -> PieceCheck:
@@ -408,67 +330,49 @@ def _raised(found: Mapping[str, Values], raised: Mapping[str, Exception]) -> Pie
     failed = failed_to_run(f"the {side}'s metric", error)
     if side == "reference":
         return failed
-    shown = ", ".join(f"{name} {value:.6g}".strip() for name, value in found["reference"].items())
-    cause = Diagnosis(
-        code="parting",
-        port_path=METRIC,
-        message=f"{failed.reason}, where the reference's gives {shown}",
-        evidence="both were called for the models' outputs",
-        fix="let the port's metric take what the reference's takes",
-    )
+    values = ", ".join(f"{name} {value:.6g}".strip() for name, value in found["reference"].items())
+    message = f"{failed.reason}, where the reference's gives {values}"
+    fix = "let the port's metric take what the reference's takes"
+    cause = of_piece(METRIC, "parting", message, "both were called for the models' outputs", fix)
     return replace(failed, outcome=Outcome.FAIL, diagnoses=(cause,))
 
 
-def _judge(case: MetricPair) -> PieceCheck:
-    ours, theirs = case.values[0]
-    try:
-        names = pair_names(ours, theirs)
-    except ValueError as error:
-        return PieceCheck(outcome=Outcome.FAIL, reason=str(error))
+def _judge(
+    meters: tuple[MetricMeter, MetricMeter], known: Sequence[tuple[Probe, tuple[Values, Values]]], refused: str
+) -> PieceCheck:
+    (ours, theirs), names = known[0][1], pair_names(*known[0][1])
+    if not len(names) == len(ours) == len(theirs):
+        left, right = (", ".join(name or "one number" for name in side) for side in (ours, theirs))
+        reason = f"the metrics have other values: {left} expected, {right} actual"
+        return PieceCheck(outcome=Outcome.FAIL, reason=reason)
+
+    def again(side: int, at: int, edit: Edit | None) -> tuple[CodeRun, Values]:
+        meter = meters[side].fresh()
+        return recorded((meter.side,), edit, partial(meter.values, known[at][0].batches))
+
+    places = [placed(one.metric).rpartition("/")[2] for one in meters]
+    pair = CodePair(
+        path=METRIC,
+        what="sets of outputs",
+        inputs=[probe.name for probe, _ in known],
+        names=names,
+        values=[values for _, values in known],
+        again=again,
+        allowed=SAME_SINGLE,
+        evidence=f"the reference is {places[0]}, the port {places[1]}",
+        fix=f"let {places[1]} count as {places[0]} does",
+    )
+    # What the models' own outputs show comes first.
+    order = sorted(names, key=lambda name: pair.apart.get(name, [len(known)])[0])
+    pair = replace(pair, names={name: names[name] for name in order})
     numbers = {
-        f"{METRIC}/{name}".removesuffix("/") + f"/{side}": value
+        f"{METRIC}/{name}".removesuffix("/") + f"/{side}": float(value)
         for name, other in names.items()
         for side, value in (("reference", ours[name]), ("port", theirs[other]))
     }
-    off: dict[tuple[str, str], int] = {}
-    for at, (expected, actual) in enumerate(case.values):
-        for name, other in names.items():
-            if not same(expected.get(name), actual.get(other)):
-                off.setdefault((name, other), at)
-    if not off:
-        shown = ", ".join(f"{name or 'value'} {value:.6g}" for name, value in list(ours.items())[:3])
-        return PieceCheck(
-            outcome=Outcome.PASS,
-            numbers=numbers,
-            reason=f"equal on {len(case.probes)} sets of outputs and labels; of the first: {shown}{case.refused}",
-        )
-    (name, other), at = next(iter(off.items()))
-    ours, theirs = case.values[at]
-    which = f" {name}" if name else ""
-    one, two = ours.get(name), theirs.get(other)
-    reason = f"the metrics differ{which}: expected {_shown(one)}, actual {_shown(two)} for {case.probes[at].name}"
-    causes = [_why(case, at, *pair) for pair, at in off.items()]
-    return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=tuple(causes))
-
-
-def pair_names(ours: Mapping[str, float], theirs: Mapping[str, float]) -> dict[str, str]:
-    """Return the port's value by the reference's: by name, or by place where no name is alike.
-
-    Raises:
-        ValueError: one side has values that the other has not.
-    """
-    if len(ours) == len(theirs) and (set(ours) == set(theirs) or not set(ours) & set(theirs)):
-        return {name: name for name in ours} if set(ours) == set(theirs) else dict(zip(ours, theirs, strict=True))
-    left, right = ([name or "one number" for name in side] for side in (ours, theirs))
-    raise ValueError(f"the metrics have other values: {', '.join(left)} expected, {', '.join(right)} actual")
-
-
-def same(one: float | None, other: float | None) -> bool:
-    """Tell whether two values are equal but for rounding; NaN equals NaN."""
-    if one is None or other is None:
-        return one is other
-    return bool(np.isclose(other, one, rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True))
-
-
-def _shown(value: float | None) -> str:
-    return "nothing" if value is None else f"{value:.9g}"
+    if not pair.apart:
+        first = ", ".join(f"{name or 'value'} {value:.6g}" for name, value in list(ours.items())[:3])
+        reason = f"equal on {len(known)} sets of outputs and labels; of the first: {first}{refused}"
+        return PieceCheck(outcome=Outcome.PASS, numbers=numbers, reason=reason)
+    reason = f"the metrics differ for {pair.told(next(iter(pair.apart)))}"
+    return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=tuple(pair.causes()))

@@ -572,21 +572,11 @@ def _told(trail: _Trail, parting: Parting, made: Array, other: Array) -> str:
     return f"{step} makes {shown}{of}"
 
 
-def kind_of(expected: Array, actual: Array) -> str:
+def kind_of(expected: Nested, actual: Nested) -> str:
     """Return the kind of a difference that nothing explains: ``"nan"`` where one side alone has such."""
-    lacking = [one.dtype.kind in "fc" and bool(np.isnan(one).any()) for one in (expected, actual)]
+    floats = [isinstance(one, np.ndarray) and one.dtype.kind in "fc" for one in (expected, actual)]
+    lacking = [here and bool(np.isnan(one).any()) for here, one in zip(floats, (expected, actual), strict=True)]
     return "parting" if lacking[0] == lacking[1] else "nan"
-
-
-def shown_apart(expected: Array, actual: Array) -> str:
-    """Write two arrays that differ: whole where their shapes do, else how many elements differ, and where most."""
-    if expected.shape != actual.shape or expected.size <= 1:
-        return f"expected {glimpse(expected)}, actual {glimpse(actual)}"
-    off = np.nan_to_num(np.abs(np.subtract(expected, actual, dtype=np.complex128)), nan=np.inf)
-    off = np.where(np.isnan(expected) & np.isnan(actual), 0.0, off)
-    at = tuple(int(one) for one in np.unravel_index(int(off.argmax()), off.shape))
-    count = int((off > SAME_ENLARGED * rms(expected)).sum())
-    return f"{count} of {off.size} values, most at {list(at)}: expected {expected[at]:.6g}, actual {actual[at]:.6g}"
 
 
 def _parts(settings: Settings) -> Iterator[tuple[str, tuple[object, object]]]:
