@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from tipchain.core.blame import one_line
 from tipchain.core.progress import Pace
 from tipchain.errors import UsageError
-from tipchain.explain.causes.optimizer_builders import Clips, build_both, build_torch_schedule
+from tipchain.explain.causes.optimizer_builders import Clips, Schedulers, build_both, build_torch_schedule
 from tipchain.explain.locate.differences import relative
 from tipchain.explain.locate.locate import Locator
 from tipchain.explain.locate.other_runs import Called, Refusal, call_seeded, is_fault, raising
 from tipchain.explain.locate.runs import ModelInputs, buffers_of, changed_buffers
 from tipchain.explain.locate.trace import Store, take_out
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
-from tipchain.explain.preflight.optimizers import level_epsilons
 from tipchain.framework_types import Array, Function, Loader, Loss, Model, Nested, Optimizer, Options, Schedule
 from tipchain.frameworks.live_models import Sides, name_alike
 from tipchain.frameworks.randomness import Draws
@@ -60,7 +59,7 @@ class LiveRequest:
     inputs: ModelInputs
     loss: tuple[Loss, Loss] | None
     optimizers: Builders | None
-    schedulers: tuple[Function | None, Function | None] | None
+    schedulers: Schedulers | None
     clips: Clips
     step: tuple[Step, Step] | None
     iterations: int
@@ -234,10 +233,7 @@ class LiveRequest:
         """Return each side's optimizer and schedule (or None) over copies of the models."""
         if self.optimizers is None:
             raise ValueError("no optimizers were given")
-        ours, theirs, schedule = build_both(self.sides, self.optimizers, models, self.schedulers)
-        level_epsilons(ours, theirs)
-        if schedule is not None:
-            theirs.set_lr_scheduler(schedule)
+        ours, theirs, schedule, _ = build_both(self.sides, self.optimizers, models, self.schedulers)
         if self.schedulers is None:
             return (ours, None), (theirs, None)
         return (ours, build_torch_schedule(self.schedulers[0], ours)), (theirs, schedule)

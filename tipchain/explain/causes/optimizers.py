@@ -11,15 +11,17 @@ import numpy as np
 
 from tipchain.core.language import listed
 from tipchain.errors import Outcome, TipchainError
-from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, open_both
+from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, Schedulers, open_both
 from tipchain.explain.findings import Diagnosis, PieceCheck, at_source, failed_to_run
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.preflight.optimizers import (
+    OPTIMIZER,
     SHOWN,
     Matched,
     SettingDifference,
     build,
     differences,
+    explaining,
     keep,
     level_epsilons,
     match,
@@ -30,14 +32,11 @@ from tipchain.explain.preflight.optimizers import (
 from tipchain.facts.optimizers import BY_NAME
 from tipchain.framework_types import Array
 from tipchain.frameworks.live_models import Sides
-from tipchain.frameworks.paddle_ import PaddleUpdates, parameter_groups
+from tipchain.frameworks.paddle_ import parameter_groups
 from tipchain.numbers.compare import common_factor
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
 
 # The port's optimizer built again with the reference's settings.
-
-
-OPTIMIZER = "optimizer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,37 +57,24 @@ def _settings_of(opened: Opened) -> _Settings:
 
 def _rebuild(opened: Opened, settings: _Settings, names: Sequence[str]) -> None:
     """Build the port's optimizer again with the reference's values of some settings."""
-    ours, port = opened.sides
-    assert isinstance(port, PaddleUpdates)
+    port = opened.port
     treatments = [
         (part.tensor, with_settings(actual, expected, names))
         for name, expected, actual in settings.matched
         for part in port.slots[name].parts
     ]
     port.optimizer = build(port.framework.paddle, port.optimizer, treatments)
-    level_epsilons(ours.optimizer, port.optimizer)
+    level_epsilons(opened.reference.optimizer, port.optimizer)
     port.hold_rate(float(port.optimizer.get_lr()))
 
 
 def _lend(opened: Opened) -> None:
     """Give the port's optimizer the gradients that the reference's is left with once it has clipped them, and clip no more."""
-    ours, port = opened.sides
-    assert isinstance(port, PaddleUpdates)
+    ours, port = opened.reference, opened.port
     lent: dict[str, Array] = {}
-
-    def take(*_: object) -> None:
-        held = ((name, ours.tensor(name).grad) for name in opened.names)
-        lent.update((name, gradient.detach().cpu().numpy()) for name, gradient in held if gradient is not None)
-
-    def put() -> None:
-        for name, gradient in lent.items():
-            for part in port.slots[name].parts:
-                part.tensor.grad = None
-            port.add_gradient(name, gradient)
-
-    ours.optimizer.register_step_post_hook(take)
+    ours.optimizer.register_step_post_hook(lambda *_: lent.update(ours.gradients()))
     keep(port.optimizer, "grad_clip", None)
-    port.clip = put
+    port.clip = lambda: port.give(lent)
 
 
 def _clippings(opened: Opened) -> list[str]:
@@ -123,10 +109,10 @@ def causes(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> tu
         return (shown,)
     aside = {*settings.alone[0], *settings.alone[1]}
 
-    def explained(names: Sequence[str], *, lend: bool = False) -> float:
+    def explained(paths: Sequence[tuple[str, ...]], *, lend: bool = False) -> float:
         def change(opened: Opened) -> None:
-            if names:
-                _rebuild(opened, settings, names)
+            if paths:
+                _rebuild(opened, settings, [name for (name,) in paths])
             if lend:
                 _lend(opened)
 
@@ -140,15 +126,11 @@ def causes(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> tu
     ]
     if not set(ran.failing) - aside:
         return tuple(alone)
-    alone_shares = {one.name: explained([one.name]) for one in settings.found}
-    names = sorted(alone_shares, key=lambda name: -alone_shares[name])
-    found = sorted(settings.found, key=lambda one: names.index(one.name))
-    for tried in (names[:1], names) if names else ():
-        share = alone_shares[tried[0]] if len(tried) == 1 else explained(tried)
-        if share >= EXPLAINED:
-            proof = f"with the reference's value {share:.2%} of the difference is gone; {shown.message}"
-            return (*alone, *(_of_setting(one, proof, share) for one in found if one.name in tried))
-    share = explained(names, lend=True)
+    found, count, share = explaining(settings.found, explained)
+    if count:
+        proof = f"with the reference's value {share:.2%} of the difference is gone; {shown.message}"
+        return (*alone, *(one.diagnosed(proof, share) for one in found[:count]))
+    share = explained(list(dict.fromkeys(one.path for one in found)), lend=True)
     clips = _clippings(ran.opened)
     if share >= EXPLAINED:
         proof = f"with the gradients that the reference's update uses {share:.2%} of the difference is gone"
@@ -160,7 +142,7 @@ def causes(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> tu
         if any(clips):
             evidence = f"{proof}; {shown.message}"
             alone.append(replace(shown, code="setting", message=message, evidence=evidence, explained=share, fix=fix))
-    told = [*alone, *(_of_setting(one, f"{shown.message}; {shown.evidence}") for one in found)]
+    told = [*alone, *(one.diagnosed(f"{shown.message}; {shown.evidence}") for one in found)]
     return tuple(told) or (shown,)
 
 
@@ -170,17 +152,6 @@ def _gone(ran: _Ran, other: _Ran, aside: set[str]) -> float:
         1 - np.sqrt(other.watched[name].total / ran.watched[name].total) for name in ran.failing if name not in aside
     ]
     return max(0.0, float(min(shares, default=0.0)))
-
-
-def _of_setting(setting: SettingDifference, evidence: str, explained: float | None = None) -> Diagnosis:
-    return Diagnosis(
-        code="setting",
-        port_path=OPTIMIZER,
-        message=setting.message,
-        evidence=evidence,
-        explained=explained,
-        fix=setting.fix,
-    )
 
 
 def _updated_by_one(names: Sequence[str], side: str) -> Diagnosis:
@@ -298,7 +269,7 @@ def check_optimizers(
     iterations: int = 5,
     names: Mapping[str, str] | None = None,
     seed: int = 0,
-    schedulers: tuple[Builder | None, Builder | None] | None = None,
+    schedulers: Schedulers | None = None,
     clips: Clips = (None, None),
 ) -> PieceCheck:
     """Compare every update that two optimizers make of the same gradients, from the same parameters, in float64.
@@ -330,6 +301,7 @@ def check_optimizers(
             sides, (reference, port), builders, schedulers, names, double=double, whole=whole, clips=clips
         )
         settings = None
+        opened.level()
         if change is not None:
             change(opened)
         else:
@@ -361,9 +333,7 @@ def check_optimizers(
 
 def _run(opened: Opened, count: int, seed: int, *, double: bool) -> dict[str, _ParameterCourse]:
     """Step both sides with equal gradients, and keep how far their updates are apart."""
-    reference, port = opened.sides
-    keeps_rate = isinstance(port, PaddleUpdates) and port.keeps_rate
-    values = {name: reference.value(name) for name in opened.names}
+    values = {name: opened.reference.value(name) for name in opened.names}
     watched = {}
     for name, value in values.items():
         chosen = slice(None, None, max(1, value.size // KEPT))
@@ -380,7 +350,7 @@ def _run(opened: Opened, count: int, seed: int, *, double: bool) -> dict[str, _P
             for side in opened.sides:
                 side.add_gradient(name, given)
         for side in opened.sides:
-            if not keeps_rate:
+            if not opened.port.keeps_rate:
                 side.set_rate(SHARES[step % len(SHARES)])
             side.step()
         for name, kept in watched.items():
@@ -435,7 +405,7 @@ def _judge(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> Pi
     left = f"; {len(opened.left_out)} parameters could not be matched" if opened.left_out else ""
     hidden = [] if failing or ran.settings is None else ran.settings.found
     if hidden:
-        told = tuple(_of_setting(one, f"{ran.updates} updates of equal gradients agree all the same") for one in hidden)
+        told = tuple(one.diagnosed(f"{ran.updates} updates of equal gradients agree all the same") for one in hidden)
         return PieceCheck(outcome=Outcome.FAIL, reason=hidden[0].message, diagnoses=told, **common)
     if not ran.moved:
         reason = f"proves nothing: no update moves any parameter, on either side{left}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
@@ -14,17 +14,14 @@ import numpy.typing as npt
 
 from tipchain.core.blame import one_line
 from tipchain.errors import Outcome, TipchainError
-from tipchain.explain.causes.optimizer_builders import Builder, build_both, build_torch_schedule, copied, slots_of
+from tipchain.explain.causes.optimizer_builders import Builder, Schedulers, build_torch_schedule, open_both
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
-from tipchain.explain.preflight.optimizers import SettingDifference
+from tipchain.explain.preflight.optimizers import SCHEDULER, SettingDifference, explaining
 from tipchain.explain.preflight.schedules import ScheduleSettings, read
 from tipchain.framework_types import Array, Schedule
 from tipchain.frameworks import Updates
 from tipchain.frameworks.live_models import Sides
-from tipchain.frameworks.paddle_ import PaddleUpdates
 from tipchain.numbers.tolerance import SAME_DOUBLE, SAME_SINGLE
-
-SCHEDULER = "scheduler"
 
 
 def _close(expected: Array, actual: Array) -> npt.NDArray[np.bool_]:
@@ -54,33 +51,27 @@ def _causes(
     near = slice(max(step - 1, 0), step + 2)
     rates = [", ".join(f"{one:.6g}" for one in curve[near]) for curve in curves]
     shown = f"from step {near.start} on the rates of {name} are {rates[1]} in the port, {rates[0]} in the reference"
+    proof = f"{shown}; with the reference's value the port's own schedule gives the reference's rates"
     classes = f"the port's schedule is {port.words}, the reference's {reference.words}"
-    for mended, differences in _mended(reference, port):
-        curve = _curve(lr, mended, len(expected))
-        if curve is not None and _close(expected, factor * curve).all():
-            proof = f"{shown}; with the reference's value the port's own schedule gives the reference's rates"
-            if differences:
-                return tuple(_diagnosis("setting", one.message, proof, one.fix, 1.0) for one in differences)
-            fix = f"use `paddle.optimizer.lr.{mended.call}`"
-            return (_diagnosis("setting", classes, proof, fix, 1.0),)
+    differences = {one.path: one for one in reference.differences(port)}
+
+    def explained(tried: ScheduleSettings) -> float:
+        curve = _curve(lr, tried, len(expected))
+        return float(curve is not None and _close(expected, factor * curve).all())
+
+    def with_values(paths: Sequence[tuple[str, ...]]) -> float:
+        return explained(reduce(lambda made, path: made.given(path, differences[path].expected), paths, port))
+
+    found, count, share = explaining(list(differences.values()), with_values)
+    if count:
+        return tuple(one.diagnosed(proof, share) for one in found[:count])
+    if not found and reference.kind and not reference.has_functions and explained(reference):
+        return (_diagnosis("setting", classes, proof, f"use `paddle.optimizer.lr.{reference.call}`", 1.0),)
     own = "" if factor == 1 else f", and {name} has {factor:.6g} times its rate"
     message = (
         f"at step {step} the learning rate is {actual[step]:.6g}, the reference's {expected[step]:.6g}: {classes}{own}"
     )
     return (_diagnosis("parting", message, shown, "let the port's schedule give the reference's rates"),)
-
-
-def _mended(
-    reference: ScheduleSettings, port: ScheduleSettings
-) -> Iterator[tuple[ScheduleSettings, list[SettingDifference]]]:
-    """Yield the port's settings with one of the reference's, then with all, and which they are."""
-    found = list(reference.differences(port))
-    for one in found:
-        yield port.given(one.path, one.expected), [one]
-    if len(found) > 1:
-        yield reduce(lambda made, one: made.given(one.path, one.expected), found, port), found
-    if not found and reference.kind and not reference.has_functions:
-        yield reference, []
 
 
 def _curve(lr: ModuleType, settings: ScheduleSettings, count: int) -> Array | None:
@@ -127,7 +118,7 @@ def check_schedulers(
     reference: object,
     port: object,
     builders: tuple[Builder, Builder],
-    schedulers: tuple[Builder | None, Builder | None],
+    schedulers: Schedulers,
     iterations: int = 5,
     names: Mapping[str, str] | None = None,
 ) -> PieceCheck:
@@ -151,18 +142,12 @@ def check_schedulers(
         ``curves`` holds ``reference_lr`` and ``port_lr``, of the parameter that differs first, if one does.
     """
     try:
-        model, port_model = copied(sides.reference, reference), copied(sides.port, port)
-        slots, _ = slots_of(model, port_model, names)
-        optimizer, other, paddles = build_both(sides, builders, (model, port_model), schedulers)
+        opened = open_both(sides, (reference, port), builders, schedulers, names)
         torchs, _ = schedulers
-        schedule = build_torch_schedule(torchs, optimizer)
-        if paddles is not None:
-            other.set_lr_scheduler(paddles)
-        ours = sides.reference.framework.updates(model, optimizer, {})
-        theirs = PaddleUpdates(sides.port.framework, slots, other)  # type: ignore[arg-type]
+        schedule, paddles = build_torch_schedule(torchs, opened.reference.optimizer), opened.schedule
         settings = read(schedule, 0), read(paddles, 1)
         count = _count((schedule, paddles), iterations)
-        expected, actual = _walk(ours, schedule, count), _walk(theirs, paddles, count)
+        expected, actual = _walk(opened.reference, schedule, count), _walk(opened.port, paddles, count)
     except TipchainError as error:
         return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
@@ -177,7 +162,7 @@ def check_schedulers(
     return _judge(
         expected,
         actual,
-        lambda name, curves: _causes(lr, settings, curves, name, theirs.factor(name)),
+        lambda name, curves: _causes(lr, settings, curves, name, opened.port.factor(name)),
         [one for one in settings_apart if not isinstance(one.expected, ScheduleSettings)],
         any(one is not None for one in schedulers),
     )
@@ -287,7 +272,7 @@ def _judge(
         )
     if differences:
         agreed = f"{count} learning rates of {len(pairs)} parameters agree all the same"
-        found = tuple(_diagnosis("setting", one.message, agreed, one.fix) for one in differences)
+        found = tuple(one.diagnosed(agreed) for one in differences)
         return PieceCheck(
             outcome=Outcome.FAIL, reason=found[0].message, numbers=numbers, curves=curves, diagnoses=found
         )

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 
 from tipchain.core.language import listed
+from tipchain.explain.findings import Diagnosis
 from tipchain.facts.optimizers import ABSENT, BY_CLASS, BY_NAME, DEFAULTS, OptimizerKind
 from tipchain.facts.settings import plain, same, tidy
 from tipchain.framework_types import Optimizer, Options, Setting, Tensor
 from tipchain.frameworks.base import rate_factor
 from tipchain.frameworks.paddle_ import parameter_groups
+from tipchain.numbers.tolerance import EXPLAINED
 
 Decay = tuple[tuple[str, float], ...]
 """Decay of a parameter: forms (``l2``, ``l1``, ``decoupled``) and coefficients; empty: none."""
+OPTIMIZER, SCHEDULER = "optimizer", "scheduler"
 PACKAGES = "torch.optim", "paddle.optimizer"
 SHOWN = 4
 """Parameters that a message names."""
@@ -47,17 +50,19 @@ class SettingDifference:
     """A setting of two optimizers, or of two schedules, that differs.
 
     Attributes:
+        piece: ``"optimizer"`` or ``"scheduler"``.
         path: Paddle's argument behind those of warm-ups that lead to it; ``kind`` for an optimizer's class.
         expected: the reference's value.
         shown: both as a message has them.
-        names: of the parameters, where it does not differ for all; None of schedules.
+        names: of the parameters, where it does not differ for all.
         fix: what to write in the port.
     """
 
+    piece: str
     path: tuple[str, ...]
     expected: Setting
     shown: tuple[str, str]
-    names: tuple[str, ...] | None = None
+    names: tuple[str, ...] = ()
     fix: str
 
     @property
@@ -72,9 +77,38 @@ class SettingDifference:
         where = f" for {listed(self.names, SHOWN)}" if self.names else ""
         if self.name == "kind":
             return f"the port's optimizer is {actual}, the reference's {expected}"
-        if self.names is None:
+        if self.piece == SCHEDULER:
             return f"`{self.name}` of the port's schedule is {actual}, the reference's {expected}"
         return f"`{self.name}` of the port's optimizer is {actual}{where}, the reference's {expected}"
+
+    def diagnosed(self, evidence: str, explained: float | None = None) -> Diagnosis:
+        """Return it as a cause."""
+        return Diagnosis(
+            code="setting",
+            port_path=self.piece,
+            message=self.message,
+            evidence=evidence,
+            explained=explained,
+            fix=self.fix,
+        )
+
+
+def explaining(
+    found: Sequence[SettingDifference], explained: Callable[[Sequence[tuple[str, ...]]], float]
+) -> tuple[list[SettingDifference], int, float]:
+    """Return the settings, what explains most first; how many of them explain the difference, the first or all; their share.
+
+    ``explained`` runs the port again with the reference's values of the settings at some paths, and returns the share of
+    the difference that is gone.
+    """
+    shares = {one.path: explained([one.path]) for one in found}
+    paths = sorted(shares, key=lambda path: -shares[path])
+    ordered = sorted(found, key=lambda one: paths.index(one.path))
+    for tried in (paths[:1], paths) if paths else ():
+        share = shares[tried[0]] if len(tried) == 1 else explained(tried)
+        if share >= EXPLAINED:
+            return ordered, sum(one.path in tried for one in ordered), share
+    return ordered, 0, 0.0
 
 
 def _kind(optimizer: object, side: int) -> OptimizerKind | None:
@@ -198,7 +232,7 @@ def differences(matched: Matched, theirs: Optimizer) -> list[SettingDifference]:
         expected, actual = (_class_of(one) for one in matched[0][1:])
         fix = f"use `paddle.optimizer.{expected}`"
         classes = expected, actual
-        return [SettingDifference(path=("kind",), expected=expected, shown=classes, names=(), fix=fix)]
+        return [SettingDifference(piece=OPTIMIZER, path=("kind",), expected=expected, shown=classes, fix=fix)]
     known = ["learning_rate", *(["weight_decay"] if all(kinds) else ())]
     known += dict.fromkeys(name for _, one, other in matched for name in (*one.options, *other.options))
     rate = float(theirs.get_lr()) if hasattr(theirs, "get_lr") else 0.0
@@ -215,7 +249,9 @@ def differences(matched: Matched, theirs: Optimizer) -> list[SettingDifference]:
             if name == "epsilon" and kinds[0] == "RMSProp":
                 fix += f": torch's {expected**0.5:.6g} stands beside the root, Paddle's below it"
             shown = _spell(name, expected), _spell(name, actual)
-            found.append(SettingDifference(path=(name,), expected=expected, shown=shown, names=some, fix=fix))
+            found.append(
+                SettingDifference(piece=OPTIMIZER, path=(name,), expected=expected, shown=shown, names=some, fix=fix)
+            )
     return found
 
 

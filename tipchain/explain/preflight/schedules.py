@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Literal
 
 from tipchain.explain.findings import at_source
-from tipchain.explain.preflight.optimizers import SettingDifference
+from tipchain.explain.preflight.optimizers import SCHEDULER, SettingDifference
 from tipchain.facts.schedules import LAST, SCHEDULES
 from tipchain.facts.settings import plain, same, tidy
 from tipchain.framework_types import Schedule, Setting
@@ -71,7 +71,8 @@ class ScheduleSettings:
             elif None not in (expected, actual) and not callable(expected) and not same(expected, actual):
                 shown = _shown(expected), _shown(actual)
                 fix = f"pass `{name}={shown[0]}` to the scheduler"
-                yield SettingDifference(path=(*path, name), expected=expected, shown=shown, fix=fix)
+                where = (*path, name)
+                yield SettingDifference(piece=SCHEDULER, path=where, expected=expected, shown=shown, fix=fix)
 
     def given(self, path: tuple[str, ...], value: Setting) -> ScheduleSettings:
         """Return it with another value of one argument."""
