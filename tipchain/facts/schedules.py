@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
-from tipchain.framework_types import Schedule, Setting
+from tipchain.framework_types import Options, Schedule, Setting
 
 # Sources: ``torch/optim/lr_scheduler.py``; ``paddle/optimizer/lr.py``,
 # https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/optimizer/lr/LRScheduler_en.html
@@ -139,3 +140,48 @@ SCHEDULES: Mapping[str, tuple[str, Mapping[str, Readers]]] = {
     ),
 }
 """Paddle's class by torch's, and readers of its arguments from both; a ``SequentialLR`` of two is a warm-up and its successor."""
+
+
+class NamedSchedule(NamedTuple):
+    """A schedule as a case names it.
+
+    Attributes:
+        torch: its class, which has a row.
+        options: its arguments, with torch's defaults; `REQUIRED` without one.
+        arguments: Paddle's names of those that are called otherwise.
+    """
+
+    torch: str
+    options: Options
+    arguments: Mapping[str, str] = {}
+
+
+REQUIRED = object()
+"""In place of the default of an argument that has none."""
+BY_NAME: Mapping[str, NamedSchedule] = {
+    "constant": NamedSchedule("LambdaLR", {}),
+    "step": NamedSchedule("StepLR", {"step_size": REQUIRED, "gamma": 0.1}),
+    "multistep": NamedSchedule("MultiStepLR", {"milestones": REQUIRED, "gamma": 0.1}),
+    "exponential": NamedSchedule("ExponentialLR", {"gamma": REQUIRED}),
+    "cosine": NamedSchedule(
+        "CosineAnnealingLR", {"total_steps": REQUIRED, "end_rate": 0.0}, {"total_steps": "T_max", "end_rate": "eta_min"}
+    ),
+    "polynomial": NamedSchedule(
+        "PolynomialLR",
+        {"total_steps": REQUIRED, "power": 1.0, "end_rate": 0.0, "cycle": False},
+        {"total_steps": "decay_steps", "end_rate": "end_lr"},
+    ),
+    "onecycle": NamedSchedule(
+        "OneCycleLR",
+        {
+            "total_steps": REQUIRED,
+            "pct_start": 0.3,
+            "div_factor": 25.0,
+            "final_div_factor": 1e4,
+            "anneal_strategy": "cos",
+            "three_phase": False,
+        },
+        {"pct_start": "phase_pct", "div_factor": "divide_factor"},
+    ),
+}
+"""Schedules by the names that cases have for them."""
