@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tipchain.explain.preflight.optimizers import differences, match
+from tipchain.explain.preflight.schedules import differences as schedules_apart
 from tipchain.explain.preflight.schedules import read
 
 W = "[one for one in m.parameters() if one.ndim > 1]"
@@ -189,7 +190,7 @@ def told(live, ours, theirs):
         "L": live.paddle.optimizer.lr,
     }
     ours, theirs = eval(f"S.{ours}", names), eval(f"L.{theirs}", names)
-    return list(read(ours, 0).differences(read(theirs, 1)))
+    return list(schedules_apart(read(ours, 0), read(theirs, 1)))
 
 
 @pytest.mark.parametrize(("ours", "theirs"), ALIKE)

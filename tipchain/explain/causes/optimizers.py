@@ -15,13 +15,9 @@ from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, S
 from tipchain.explain.findings import Diagnosis, PieceCheck, at_source, failed_to_run
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.preflight.optimizers import (
-    OPTIMIZER,
-    SHOWN,
     Matched,
-    SettingDifference,
     build,
     differences,
-    explaining,
     keep,
     level_epsilons,
     match,
@@ -29,6 +25,7 @@ from tipchain.explain.preflight.optimizers import (
     read_torch,
     with_settings,
 )
+from tipchain.explain.preflight.settings import OPTIMIZER, SHOWN, SettingDifference, explaining
 from tipchain.facts.optimizers import BY_NAME
 from tipchain.framework_types import Array
 from tipchain.frameworks.live_models import Sides
@@ -183,8 +180,9 @@ def _shown(ran: _Ran) -> Diagnosis:
         optimizer = type(side.optimizer)
         own = "" if optimizer.__module__.startswith(("torch.", "paddle.")) else at_source(optimizer)
         treatment = next((one for tensor, one in treatments if tensor is side.tensor(name)), None)
-        options = {} if treatment is None else {"decay": treatment.decay or 0, **treatment.options}
-        arguments = ", ".join(f"{key}={value}" for key, value in options.items())
+        options = {} if treatment is None else dict(treatment.arguments)
+        told = {"decay": options.pop("weight_decay", ()) or 0, **options} if options else {}
+        arguments = ", ".join(f"{key}={value}" for key, value in told.items() if key != "learning_rate")
         classes.append(f"{optimizer.__name__}({arguments}){own}")
         kinds.append("" if treatment is None else treatment.kind)
     where = f"{optimizer.__name__}{own}"

@@ -16,8 +16,8 @@ from tipchain.core.blame import one_line
 from tipchain.errors import Outcome, TipchainError
 from tipchain.explain.causes.optimizer_builders import Builder, Schedulers, build_torch_schedule, open_both
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
-from tipchain.explain.preflight.optimizers import SCHEDULER, SettingDifference, explaining
-from tipchain.explain.preflight.schedules import ScheduleSettings, read
+from tipchain.explain.preflight.schedules import as_call, build, differences, has_functions, read
+from tipchain.explain.preflight.settings import SCHEDULER, SettingDifference, Settings, explaining
 from tipchain.framework_types import Array, Schedule
 from tipchain.frameworks import Updates
 from tipchain.frameworks.live_models import Sides
@@ -31,11 +31,7 @@ def _close(expected: Array, actual: Array) -> npt.NDArray[np.bool_]:
 
 
 def _causes(
-    lr: ModuleType,
-    settings: tuple[ScheduleSettings, ScheduleSettings],
-    curves: tuple[Array, Array],
-    name: str,
-    factor: float,
+    lr: ModuleType, settings: tuple[Settings, Settings], curves: tuple[Array, Array], name: str, factor: float
 ) -> tuple[Diagnosis, ...]:
     """Return the settings with which the port's schedule has the reference's rates; else both where the rates part.
 
@@ -53,20 +49,20 @@ def _causes(
     shown = f"from step {near.start} on the rates of {name} are {rates[1]} in the port, {rates[0]} in the reference"
     proof = f"{shown}; with the reference's value the port's own schedule gives the reference's rates"
     classes = f"the port's schedule is {port.words}, the reference's {reference.words}"
-    differences = {one.path: one for one in reference.differences(port)}
+    values = {one.path: one for one in differences(reference, port)}
 
-    def explained(tried: ScheduleSettings) -> float:
+    def explained(tried: Settings) -> float:
         curve = _curve(lr, tried, len(expected))
         return float(curve is not None and _close(expected, factor * curve).all())
 
     def with_values(paths: Sequence[tuple[str, ...]]) -> float:
-        return explained(reduce(lambda made, path: made.given(path, differences[path].expected), paths, port))
+        return explained(reduce(lambda made, path: made.given(path, values[path].expected), paths, port))
 
-    found, count, share = explaining(list(differences.values()), with_values)
+    found, count, share = explaining(list(values.values()), with_values)
     if count:
         return tuple(one.diagnosed(proof, share) for one in found[:count])
-    if not found and reference.kind and not reference.has_functions and explained(reference):
-        return (_diagnosis("setting", classes, proof, f"use `paddle.optimizer.lr.{reference.call}`", 1.0),)
+    if not found and reference.kind and not has_functions(reference) and explained(reference):
+        return (_diagnosis("setting", classes, proof, f"use `paddle.optimizer.lr.{as_call(reference)}`", 1.0),)
     own = "" if factor == 1 else f", and {name} has {factor:.6g} times its rate"
     message = (
         f"at step {step} the learning rate is {actual[step]:.6g}, the reference's {expected[step]:.6g}: {classes}{own}"
@@ -74,9 +70,9 @@ def _causes(
     return (_diagnosis("parting", message, shown, "let the port's schedule give the reference's rates"),)
 
 
-def _curve(lr: ModuleType, settings: ScheduleSettings, count: int) -> Array | None:
+def _curve(lr: ModuleType, settings: Settings, count: int) -> Array | None:
     try:
-        schedule = settings.build(lr)
+        schedule = build(lr, settings)
         advance, rates = stepper(schedule), [float(schedule())]
         for step in range(1, count):
             advance(step)
@@ -158,12 +154,11 @@ def check_schedulers(
             outcome=Outcome.ERROR, reason=f"a schedule stopped after {short.steps} steps: {short.stopped}"
         )
     lr = sides.port.framework.paddle.optimizer.lr  # type: ignore[union-attr]
-    settings_apart = settings[0].differences(settings[1])
     return _judge(
         expected,
         actual,
         lambda name, curves: _causes(lr, settings, curves, name, opened.port.factor(name)),
-        [one for one in settings_apart if not isinstance(one.expected, ScheduleSettings)],
+        [one for one in differences(*settings) if not isinstance(one.expected, Settings)],
         any(one is not None for one in schedulers),
     )
 

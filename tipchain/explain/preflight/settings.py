@@ -1,0 +1,124 @@
+"""Settings of optimizers and schedules in one form: Paddle's class, or the row of the table, and Paddle's arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tipchain.core.language import listed
+from tipchain.explain.findings import Diagnosis
+from tipchain.facts.optimizers import DEFAULTS
+from tipchain.facts.settings import same, tidy
+from tipchain.framework_types import Setting
+from tipchain.numbers.tolerance import EXPLAINED
+
+OPTIMIZER, SCHEDULER = "optimizer", "scheduler"
+SHOWN = 4
+"""Parameters that a message names."""
+Path = tuple[str, ...]
+"""An argument behind those of warm-ups that lead to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of a schedule, or of an optimizer for one parameter.
+
+    Attributes:
+        kind: Paddle's class of a schedule, a row of the table of optimizers; empty of a user's own.
+        arguments: Paddle's; None where a value could not be read. A warm-up's ``learning_rate`` is what follows it.
+        words: a schedule's own class with what it keeps, and where a user's is written.
+    """
+
+    kind: str = ""
+    arguments: Mapping[str, Setting] = field(default_factory=dict)
+    words: str = "no schedule"
+
+    def value(self, name: str) -> Setting:
+        """Return an argument's value, or what holds without it."""
+        return self.arguments.get(name, DEFAULTS.get(name))
+
+    def given(self, path: Path, value: Setting) -> Settings:
+        """Return them with another value of one argument."""
+        name, *rest = path
+        inner = self.arguments[name].given(tuple(rest), value) if rest else value
+        return replace(self, arguments={**self.arguments, name: inner})
+
+    def apart(self, port: Settings, path: Path = ()) -> Iterator[tuple[Path, Setting, Setting]]:
+        """Yield the arguments that differ, and both values."""
+        for name in dict.fromkeys((*self.arguments, *port.arguments)):
+            expected, actual = self.value(name), port.value(name)
+            if isinstance(expected, Settings) and isinstance(actual, Settings) and expected.kind == actual.kind:
+                yield from expected.apart(actual, (*path, name))
+            elif None not in (expected, actual) and not callable(expected) and not same(expected, actual):
+                yield (*path, name), expected, actual
+
+
+def shown(value: Setting) -> str:
+    """Return a value as a message has it."""
+    return value.words if isinstance(value, Settings) else repr(tidy(value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingDifference:
+    """A setting of two optimizers, or of two schedules, that differs.
+
+    Attributes:
+        piece: `OPTIMIZER` or `SCHEDULER`.
+        path: ``kind`` for an optimizer's class.
+        expected: the reference's value.
+        shown: both as a message has them.
+        names: of the parameters, where it does not differ for all.
+        fix: what to write in the port.
+    """
+
+    piece: str
+    path: Path
+    expected: Setting
+    shown: tuple[str, str]
+    names: tuple[str, ...] = ()
+    fix: str
+
+    @property
+    def name(self) -> str:
+        """The argument."""
+        return self.path[-1]
+
+    @property
+    def message(self) -> str:
+        """Both values, as a message has them."""
+        expected, actual = self.shown
+        if self.name == "kind":
+            return f"the port's optimizer is {actual}, the reference's {expected}"
+        if self.piece == SCHEDULER:
+            return f"`{self.name}` of the port's schedule is {actual}, the reference's {expected}"
+        where = f" for {listed(self.names, SHOWN)}" if self.names else ""
+        return f"`{self.name}` of the port's optimizer is {actual}{where}, the reference's {expected}"
+
+    def diagnosed(self, evidence: str, explained: float | None = None) -> Diagnosis:
+        """Return it as a cause."""
+        return Diagnosis(
+            code="setting",
+            port_path=self.piece,
+            message=self.message,
+            evidence=evidence,
+            explained=explained,
+            fix=self.fix,
+        )
+
+
+def explaining(
+    found: Sequence[SettingDifference], explained: Callable[[Sequence[Path]], float]
+) -> tuple[list[SettingDifference], int, float]:
+    """Return the settings, what explains most first; how many of them explain the difference, the first or all; their share.
+
+    ``explained`` runs the port again with the reference's values of the settings at some paths, and returns the share of
+    the difference that is gone.
+    """
+    shares = {one.path: explained([one.path]) for one in found}
+    paths = sorted(shares, key=lambda path: -shares[path])
+    ordered = sorted(found, key=lambda one: paths.index(one.path))
+    for tried in (paths[:1], paths) if paths else ():
+        share = shares[tried[0]] if len(tried) == 1 else explained(tried)
+        if share >= EXPLAINED:
+            return ordered, sum(one.path in tried for one in ordered), share
+    return ordered, 0, 0.0
