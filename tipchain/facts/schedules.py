@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from tipchain.framework_types import Options, Schedule, Setting
 
@@ -46,18 +46,60 @@ def _warm_rate(warmed: Schedule, step: int) -> Setting:
     return None if base is None else base * share
 
 
+REQUIRED = object()
+"""In place of the default of an argument that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleKind:
+    """Schedules of one formula: a row of the table.
+
+    Attributes:
+        paddle: Paddle's class.
+        arguments: Paddle's, with their readers.
+        named: a case's name of it, "" where cases have none.
+        options: a case's arguments of it, with torch's defaults or `REQUIRED`.
+        spelled: Paddle's names of those that are called otherwise.
+    """
+
+    paddle: str
+    arguments: Mapping[str, Readers]
+    named: str = ""
+    options: Options = field(default_factory=dict)
+    spelled: Mapping[str, str] = field(default_factory=dict)
+
+
 BASE: Mapping[str, Readers] = {"learning_rate": (_single("base_lrs"), "base_lr")}
 LAST: Mapping[str, Readers] = {"last_epoch": (lambda one: one.last_epoch - 1, lambda one: one.last_epoch - 1)}
-SCHEDULES: Mapping[str, tuple[str, Mapping[str, Readers]]] = {
-    "StepLR": ("StepDecay", {**BASE, "step_size": "step_size", "gamma": "gamma", **LAST}),
-    "MultiStepLR": ("MultiStepDecay", {**BASE, "milestones": (_milestones, "milestones"), "gamma": "gamma", **LAST}),
-    "ExponentialLR": ("ExponentialDecay", {**BASE, "gamma": "gamma", **LAST}),
-    "CosineAnnealingLR": ("CosineAnnealingDecay", {**BASE, "T_max": "T_max", "eta_min": "eta_min", **LAST}),
-    "CosineAnnealingWarmRestarts": (
-        "CosineAnnealingWarmRestarts",
-        {**BASE, "T_0": "T_0", "T_mult": "T_mult", "eta_min": "eta_min", **LAST},
+LAMBDA: Mapping[str, Readers] = {**BASE, "lr_lambda": (_single("lr_lambdas"), "lr_lambda"), **LAST}
+SCHEDULES: Mapping[str, ScheduleKind] = {
+    "LambdaLR": ScheduleKind("LambdaDecay", LAMBDA, named="constant"),
+    "StepLR": ScheduleKind(
+        "StepDecay",
+        {**BASE, "step_size": "step_size", "gamma": "gamma", **LAST},
+        named="step",
+        options={"step_size": REQUIRED, "gamma": 0.1},
     ),
-    "PolynomialLR": (
+    "MultiStepLR": ScheduleKind(
+        "MultiStepDecay",
+        {**BASE, "milestones": (_milestones, "milestones"), "gamma": "gamma", **LAST},
+        named="multistep",
+        options={"milestones": REQUIRED, "gamma": 0.1},
+    ),
+    "ExponentialLR": ScheduleKind(
+        "ExponentialDecay", {**BASE, "gamma": "gamma", **LAST}, named="exponential", options={"gamma": REQUIRED}
+    ),
+    "CosineAnnealingLR": ScheduleKind(
+        "CosineAnnealingDecay",
+        {**BASE, "T_max": "T_max", "eta_min": "eta_min", **LAST},
+        named="cosine",
+        options={"total_steps": REQUIRED, "end_rate": 0.0},
+        spelled={"total_steps": "T_max", "end_rate": "eta_min"},
+    ),
+    "CosineAnnealingWarmRestarts": ScheduleKind(
+        "CosineAnnealingWarmRestarts", {**BASE, "T_0": "T_0", "T_mult": "T_mult", "eta_min": "eta_min", **LAST}
+    ),
+    "PolynomialLR": ScheduleKind(
         "PolynomialDecay",
         {
             **BASE,
@@ -67,8 +109,11 @@ SCHEDULES: Mapping[str, tuple[str, Mapping[str, Readers]]] = {
             "cycle": (lambda _: False, "cycle"),
             **LAST,
         },
+        named="polynomial",
+        options={"total_steps": REQUIRED, "power": 1.0, "end_rate": 0.0, "cycle": False},
+        spelled={"total_steps": "decay_steps", "end_rate": "end_lr"},
     ),
-    "LinearLR": (
+    "LinearLR": ScheduleKind(
         "LinearLR",
         {
             **BASE,
@@ -78,9 +123,8 @@ SCHEDULES: Mapping[str, tuple[str, Mapping[str, Readers]]] = {
             **LAST,
         },
     ),
-    "LambdaLR": ("LambdaDecay", {**BASE, "lr_lambda": (_single("lr_lambdas"), "lr_lambda"), **LAST}),
-    "MultiplicativeLR": ("MultiplicativeDecay", {**BASE, "lr_lambda": (_single("lr_lambdas"), "lr_lambda"), **LAST}),
-    "OneCycleLR": (
+    "MultiplicativeLR": ScheduleKind("MultiplicativeDecay", LAMBDA),
+    "OneCycleLR": ScheduleKind(
         "OneCycleLR",
         {
             "max_learning_rate": (_group("max_lr"), lambda one: one._lr_config[1]),
@@ -101,8 +145,18 @@ SCHEDULES: Mapping[str, tuple[str, Mapping[str, Readers]]] = {
             ),
             **LAST,
         },
+        named="onecycle",
+        options={
+            "total_steps": REQUIRED,
+            "pct_start": 0.3,
+            "div_factor": 25.0,
+            "final_div_factor": 1e4,
+            "anneal_strategy": "cos",
+            "three_phase": False,
+        },
+        spelled={"pct_start": "phase_pct", "div_factor": "divide_factor"},
     ),
-    "CyclicLR": (
+    "CyclicLR": ScheduleKind(
         "CyclicLR",
         {
             "base_learning_rate": (_single("base_lrs"), "base_lr"),
@@ -120,7 +174,7 @@ SCHEDULES: Mapping[str, tuple[str, Mapping[str, Readers]]] = {
             **LAST,
         },
     ),
-    "ReduceLROnPlateau": (
+    "ReduceLROnPlateau": ScheduleKind(
         "ReduceOnPlateau",
         {
             "learning_rate": (_group("lr"), "base_lr"),
@@ -129,7 +183,7 @@ SCHEDULES: Mapping[str, tuple[str, Mapping[str, Readers]]] = {
             "epsilon": ("eps", "epsilon"),
         },
     ),
-    "SequentialLR": (
+    "SequentialLR": ScheduleKind(
         "LinearWarmup",
         {
             "learning_rate": (lambda one: one._schedulers[1], "learning_rate"),
@@ -139,49 +193,6 @@ SCHEDULES: Mapping[str, tuple[str, Mapping[str, Readers]]] = {
         },
     ),
 }
-"""Paddle's class by torch's, and readers of its arguments from both; a ``SequentialLR`` of two is a warm-up and its successor."""
-
-
-class NamedSchedule(NamedTuple):
-    """A schedule as a case names it.
-
-    Attributes:
-        torch: its class, which has a row.
-        options: its arguments, with torch's defaults; `REQUIRED` without one.
-        arguments: Paddle's names of those that are called otherwise.
-    """
-
-    torch: str
-    options: Options
-    arguments: Mapping[str, str] = {}
-
-
-REQUIRED = object()
-"""In place of the default of an argument that has none."""
-BY_NAME: Mapping[str, NamedSchedule] = {
-    "constant": NamedSchedule("LambdaLR", {}),
-    "step": NamedSchedule("StepLR", {"step_size": REQUIRED, "gamma": 0.1}),
-    "multistep": NamedSchedule("MultiStepLR", {"milestones": REQUIRED, "gamma": 0.1}),
-    "exponential": NamedSchedule("ExponentialLR", {"gamma": REQUIRED}),
-    "cosine": NamedSchedule(
-        "CosineAnnealingLR", {"total_steps": REQUIRED, "end_rate": 0.0}, {"total_steps": "T_max", "end_rate": "eta_min"}
-    ),
-    "polynomial": NamedSchedule(
-        "PolynomialLR",
-        {"total_steps": REQUIRED, "power": 1.0, "end_rate": 0.0, "cycle": False},
-        {"total_steps": "decay_steps", "end_rate": "end_lr"},
-    ),
-    "onecycle": NamedSchedule(
-        "OneCycleLR",
-        {
-            "total_steps": REQUIRED,
-            "pct_start": 0.3,
-            "div_factor": 25.0,
-            "final_div_factor": 1e4,
-            "anneal_strategy": "cos",
-            "three_phase": False,
-        },
-        {"pct_start": "phase_pct", "div_factor": "divide_factor"},
-    ),
-}
-"""Schedules by the names that cases have for them."""
+"""The rows by torch's classes; a ``SequentialLR`` of two is a warm-up and its successor."""
+TORCH_CLASSES = {row.named: name for name, row in SCHEDULES.items() if row.named}
+"""Torch's classes by the names that cases have for them."""

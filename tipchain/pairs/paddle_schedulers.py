@@ -28,8 +28,7 @@ def build_scheduler(
     rate, given = float(learning_rate), dict(settings.arguments)
     if "final_div_factor" in given:  # torch divides the first rate by it, Paddle takes the last one itself
         given["end_learning_rate"] = rate / given["divide_factor"] / given.pop("final_div_factor")
-    kind, _ = SCHEDULES[settings.torch_class]
-    main = getattr(lr, kind)(rate, **given)
+    main = getattr(lr, SCHEDULES[settings.torch_class].paddle)(rate, **given)
     if not settings.warmup_steps:
         return main
     first = float(main())

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from tipchain.errors import CaseError, did_you_mean
 from tipchain.facts.optimizers import NAMED
-from tipchain.facts.schedules import BY_NAME, REQUIRED
+from tipchain.facts.schedules import REQUIRED, SCHEDULES, TORCH_CLASSES
 from tipchain.framework_types import Options, Tensor
 
 # Optimizers.
@@ -218,14 +218,14 @@ class SchedulerSettings:
     @property
     def torch_class(self) -> str:
         """Torch's class."""
-        return BY_NAME[self.name].torch
+        return TORCH_CLASSES[self.name]
 
     @property
     def arguments(self) -> Options:
         """The arguments under the names that Paddle has for them, and torch too where it has the same."""
         if self.name == "constant":
             return {"lr_lambda": lambda _: 1.0}
-        names = BY_NAME[self.name].arguments
+        names = SCHEDULES[self.torch_class].spelled
         return {names.get(key, key): float(value) if key in NUMBERS else value for key, value in self.options.items()}
 
 
@@ -246,7 +246,9 @@ def read_scheduler_settings(
     Raises:
         CaseError: an unknown name or option, a missing one, or a value that cannot be.
     """
-    merged = _known_options("scheduler", {name: one.options for name, one in BY_NAME.items()}, name, options)
+    merged = _known_options(
+        "scheduler", {known: SCHEDULES[kind].options for known, kind in TORCH_CLASSES.items()}, name, options
+    )
     for key, value in merged.items():
         if value is REQUIRED:
             raise _error(f"scheduler.{key}", "is missing", expected=f"{key}: ...")

@@ -104,8 +104,8 @@ def test_optimizers_made_alike_differ_in_nothing(live, pair, ours, theirs):
 @pytest.mark.parametrize(("ours", "theirs", "name", "expected", "actual"), CHANGED)
 def test_a_changed_setting_of_an_optimizer_is_the_one_finding(live, pair, ours, theirs, name, expected, actual):
     (found,) = findings(live, pair, ours, theirs)
-    shown, port_shown = found.shown
-    assert found.name == name
+    port_shown, _, shown = found.message.partition(", the reference's ")
+    assert found.path[-1] == name
     assert expected in shown
     assert actual in port_shown
     assert found.fix
@@ -115,8 +115,7 @@ def test_a_regularizer_of_a_parameter_comes_before_the_optimizers(live, pair):
     ours, theirs = built(live, pair, SGD.format(", weight_decay=1e-4"), MOMENTUM.format(", weight_decay=1e-4"))
     pair.port[0].weight.regularizer = live.paddle.regularizer.L2Decay(0.5)
     (found,), _ = settings(pair, ours, theirs)
-    assert (found.name, found.shown[1]) == ("weight_decay", "0.5 (l2)")
-    assert "for 0.weight" in found.message
+    assert "`weight_decay` of the port's optimizer is 0.5 (l2) for 0.weight" in found.message
 
 
 def test_parameters_that_one_side_alone_updates_are_told(live, pair):
@@ -201,7 +200,7 @@ def test_schedules_made_alike_differ_in_nothing(live, ours, theirs):
 @pytest.mark.parametrize(("ours", "theirs", "name", "expected", "actual"), OTHER)
 def test_a_changed_argument_of_a_schedule_is_the_one_finding(live, ours, theirs, name, expected, actual):
     (found,) = told(live, ours, theirs)
-    shown, port_shown = found.shown
-    assert found.name == name
+    port_shown, _, shown = found.message.partition(", the reference's ")
+    assert found.path[-1] == name
     assert expected in shown
     assert actual in port_shown

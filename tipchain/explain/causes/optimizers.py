@@ -15,6 +15,7 @@ from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, S
 from tipchain.explain.findings import Diagnosis, PieceCheck, at_source, failed_to_run
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.preflight.optimizers import (
+    SHOWN,
     Matched,
     build,
     differences,
@@ -25,7 +26,7 @@ from tipchain.explain.preflight.optimizers import (
     read_torch,
     with_settings,
 )
-from tipchain.explain.preflight.settings import OPTIMIZER, SHOWN, SettingDifference, explaining
+from tipchain.explain.preflight.settings import OPTIMIZER, SettingDifference, explaining
 from tipchain.facts.optimizers import BY_NAME
 from tipchain.framework_types import Array
 from tipchain.frameworks.live_models import Sides

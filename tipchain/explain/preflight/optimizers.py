@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
 
 from tipchain.core.language import listed
-from tipchain.explain.preflight.settings import OPTIMIZER, SHOWN, SettingDifference, Settings, shown
+from tipchain.explain.preflight.settings import OPTIMIZER, SettingDifference, Settings, shown
 from tipchain.facts.optimizers import ABSENT, BY_CLASS, BY_NAME, OptimizerKind
 from tipchain.facts.settings import plain, same, tidy
 from tipchain.framework_types import Optimizer, Options, Setting, Tensor
@@ -17,6 +17,8 @@ from tipchain.frameworks.paddle_ import parameter_groups
 Decay = tuple[tuple[str, float], ...]
 """``weight_decay`` of a parameter: forms (``l2``, ``l1``, ``decoupled``) and coefficients; empty: none."""
 PACKAGES = "torch.optim", "paddle.optimizer"
+SHOWN = 4
+"""Parameters that a message names."""
 ALWAYS = ("learning_rate", "weight_decay", "maximize", "rescale_grad")
 """Settings of all optimizers; the learning rate is the present one, factors included, None of an optimizer that tells none."""
 Matched = Sequence[tuple[str, Settings, Settings]]
@@ -146,9 +148,9 @@ def differences(matched: Matched, theirs: Optimizer) -> list[SettingDifference]:
     kinds = [one.kind for one in matched[0][1:]]
     if all(kinds) and kinds[0] != kinds[1]:
         expected, actual = (_class_of(one) for one in matched[0][1:])
+        message = f"the port's optimizer is {actual}, the reference's {expected}"
         fix = f"use `paddle.optimizer.{expected}`"
-        classes = expected, actual
-        return [SettingDifference(piece=OPTIMIZER, path=("kind",), expected=expected, shown=classes, fix=fix)]
+        return [SettingDifference(piece=OPTIMIZER, path=("kind",), expected=expected, message=message, fix=fix)]
     rate = float(theirs.get_lr()) if hasattr(theirs, "get_lr") else 0.0
     apart: dict[str, dict[tuple[Setting, Setting], list[str]]] = defaultdict(lambda: defaultdict(list))
     for parameter, reference, port in matched:
@@ -159,14 +161,13 @@ def differences(matched: Matched, theirs: Optimizer) -> list[SettingDifference]:
     found = []
     for name in (name for name in order if name in apart):
         for (expected, actual), names in apart[name].items():
-            some = tuple(names) if len(names) < len(matched) else ()
-            fix = _fix(name, expected, f" for {listed(some, SHOWN)}" if some else "", rate)
+            where = f" for {listed(names, SHOWN)}" if len(names) < len(matched) else ""
+            fix = _fix(name, expected, where, rate)
             if name == "epsilon" and kinds[0] == "RMSProp":
                 fix += f": torch's {expected**0.5:.6g} stands beside the root, Paddle's below it"
-            told = _spell(name, expected), _spell(name, actual)
-            found.append(
-                SettingDifference(piece=OPTIMIZER, path=(name,), expected=expected, shown=told, names=some, fix=fix)
-            )
+            told = f"{_spell(name, actual)}{where}, the reference's {_spell(name, expected)}"
+            message = f"`{name}` of the port's optimizer is {told}"
+            found.append(SettingDifference(piece=OPTIMIZER, path=(name,), expected=expected, message=message, fix=fix))
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from tipchain.explain.findings import at_source
 from tipchain.explain.preflight.settings import SCHEDULER, SettingDifference, Settings, shown
-from tipchain.facts.schedules import LAST, SCHEDULES
+from tipchain.facts.schedules import LAST, SCHEDULES, ScheduleKind
 from tipchain.facts.settings import plain, tidy
 from tipchain.framework_types import Schedule, Setting
 
@@ -45,13 +45,15 @@ def build(lr: ModuleType, settings: Settings) -> Schedule:
 def differences(reference: Settings, port: Settings) -> Iterator[SettingDifference]:
     """Yield the arguments of the port's schedule that differ, where both are of one class."""
     for path, expected, actual in reference.apart(port) if reference.kind == port.kind else ():
-        fix = f"pass `{path[-1]}={shown(expected)}` to the scheduler"
-        yield SettingDifference(
-            piece=SCHEDULER, path=path, expected=expected, shown=(shown(expected), shown(actual)), fix=fix
-        )
+        name = path[-1]
+        message = f"`{name}` of the port's schedule is {shown(actual)}, the reference's {shown(expected)}"
+        fix = f"pass `{name}={shown(expected)}` to the scheduler"
+        yield SettingDifference(piece=SCHEDULER, path=path, expected=expected, message=message, fix=fix)
 
 
 PACKAGES = "torch.", "paddle."
+OWN = ScheduleKind("", {})
+"""A schedule of which nothing is known."""
 
 
 def read(schedule: Schedule, side: Literal[0, 1]) -> Settings:
@@ -59,12 +61,11 @@ def read(schedule: Schedule, side: Literal[0, 1]) -> Settings:
     if schedule is None:
         return Settings()
     name = type(schedule).__name__ if type(schedule).__module__.startswith(PACKAGES[side]) else ""
-    rows = ((kind, readers) for ours, (kind, readers) in SCHEDULES.items() if (ours, kind)[side] == name)
-    kind, readers = next(rows, ("", {}))
+    row = next((row for torch, row in SCHEDULES.items() if (torch, row.paddle)[side] == name), OWN)
     if name == "SequentialLR" and len(getattr(schedule, "_schedulers", ())) != 2:
-        kind, readers = "", {}
+        row = OWN
     arguments: dict[str, Setting] = {}
-    for argument, both in readers.items():
+    for argument, both in row.arguments.items():
         reader = both if isinstance(both, str) else both[side]
         try:
             value = getattr(schedule, reader) if isinstance(reader, str) else reader(schedule)
@@ -74,7 +75,7 @@ def read(schedule: Schedule, side: Literal[0, 1]) -> Settings:
             value = read(value, side)
             value = replace(value, arguments={key: one for key, one in value.arguments.items() if key not in LAST})
         arguments[argument] = value if callable(value) or isinstance(value, Settings) else plain(value)
-    return Settings(kind=kind, arguments=arguments, words=_described(schedule))
+    return Settings(kind=row.paddle, arguments=arguments, words=_described(schedule))
 
 
 def _described(schedule: Schedule) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tipchain.core.language import listed
 from tipchain.explain.findings import Diagnosis
 from tipchain.facts.optimizers import DEFAULTS
 from tipchain.facts.settings import same, tidy
@@ -13,8 +12,6 @@ from tipchain.framework_types import Setting
 from tipchain.numbers.tolerance import EXPLAINED
 
 OPTIMIZER, SCHEDULER = "optimizer", "scheduler"
-SHOWN = 4
-"""Parameters that a message names."""
 Path = tuple[str, ...]
 """An argument behind those of warm-ups that lead to it."""
 
@@ -66,33 +63,15 @@ class SettingDifference:
         piece: `OPTIMIZER` or `SCHEDULER`.
         path: ``kind`` for an optimizer's class.
         expected: the reference's value.
-        shown: both as a message has them.
-        names: of the parameters, where it does not differ for all.
+        message: one sentence with both values, and the parameters where it does not differ for all.
         fix: what to write in the port.
     """
 
     piece: str
     path: Path
     expected: Setting
-    shown: tuple[str, str]
-    names: tuple[str, ...] = ()
+    message: str
     fix: str
-
-    @property
-    def name(self) -> str:
-        """The argument."""
-        return self.path[-1]
-
-    @property
-    def message(self) -> str:
-        """Both values, as a message has them."""
-        expected, actual = self.shown
-        if self.name == "kind":
-            return f"the port's optimizer is {actual}, the reference's {expected}"
-        if self.piece == SCHEDULER:
-            return f"`{self.name}` of the port's schedule is {actual}, the reference's {expected}"
-        where = f" for {listed(self.names, SHOWN)}" if self.names else ""
-        return f"`{self.name}` of the port's optimizer is {actual}{where}, the reference's {expected}"
 
     def diagnosed(self, evidence: str, explained: float | None = None) -> Diagnosis:
         """Return it as a cause."""
