@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tipchain.explain.preflight.optimizers import differences, match
-from tipchain.explain.preflight.schedules import differences as schedules_apart
-from tipchain.explain.preflight.schedules import read
+from tipchain.explain.preflight.optimizers import compare
+from tipchain.explain.preflight.schedules import differences, read
 
 W = "[one for one in m.parameters() if one.ndim > 1]"
 V = "[one for one in m.parameters() if one.ndim <= 1]"
@@ -88,8 +87,8 @@ def built(live, pair, ours, theirs):
 
 def settings(pair, ours, theirs):
     port = dict(pair.port.named_parameters())
-    matched, *alone = match(ours, theirs, [(name, one, port[name]) for name, one in pair.reference.named_parameters()])
-    return differences(matched, theirs), alone
+    found = compare(ours, theirs, [(name, one, port[name]) for name, one in pair.reference.named_parameters()])
+    return found.found, [found.port_alone, found.reference_alone]
 
 
 def findings(live, pair, ours, theirs):
@@ -189,7 +188,7 @@ def told(live, ours, theirs):
         "L": live.paddle.optimizer.lr,
     }
     ours, theirs = eval(f"S.{ours}", names), eval(f"L.{theirs}", names)
-    return list(schedules_apart(read(ours, 0), read(theirs, 1)))
+    return list(differences(read(ours, 0), read(theirs, 1)))
 
 
 @pytest.mark.parametrize(("ours", "theirs"), ALIKE)

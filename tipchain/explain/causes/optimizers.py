@@ -16,17 +16,16 @@ from tipchain.explain.findings import Diagnosis, PieceCheck, at_source, failed_t
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.preflight.optimizers import (
     SHOWN,
-    Matched,
+    Treatments,
     build,
-    differences,
+    compare,
     keep,
     level_epsilons,
-    match,
     read_paddle,
     read_torch,
     with_settings,
 )
-from tipchain.explain.preflight.settings import OPTIMIZER, SettingDifference, explaining
+from tipchain.explain.preflight.settings import OPTIMIZER, explaining
 from tipchain.facts.optimizers import BY_NAME
 from tipchain.framework_types import Array
 from tipchain.frameworks.live_models import Sides
@@ -37,23 +36,13 @@ from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
 # The port's optimizer built again with the reference's settings.
 
 
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    """Both optimizers' treatments of the parameters, and the parameters that one side alone updates."""
-
-    matched: Matched
-    found: list[SettingDifference]
-    alone: tuple[list[str], list[str]]
-
-
-def _settings_of(opened: Opened) -> _Settings:
+def _compared(opened: Opened) -> Treatments:
     ours, theirs = opened.sides
     tensors = ((name, ours.tensor(name), theirs.tensor(name)) for name in opened.names)
-    matched, *alone = match(ours.optimizer, theirs.optimizer, tensors)
-    return _Settings(matched, differences(matched, theirs.optimizer), (alone[0], alone[1]))
+    return compare(ours.optimizer, theirs.optimizer, tensors)
 
 
-def _rebuild(opened: Opened, settings: _Settings, names: Sequence[str]) -> None:
+def _rebuild(opened: Opened, settings: Treatments, names: Sequence[str]) -> None:
     """Build the port's optimizer again with the reference's values of some settings."""
     port = opened.port
     treatments = [
@@ -105,7 +94,7 @@ def causes(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> tu
     shown = _shown(ran)
     if settings is None:
         return (shown,)
-    aside = {*settings.alone[0], *settings.alone[1]}
+    aside = {*settings.port_alone, *settings.reference_alone}
 
     def explained(paths: Sequence[tuple[str, ...]], *, lend: bool = False) -> float:
         def change(opened: Opened) -> None:
@@ -119,9 +108,8 @@ def causes(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> tu
         except Exception:  # noqa: BLE001  (an optimizer that takes no such value explains nothing)
             return 0.0
 
-    alone = [
-        _updated_by_one(names, side) for side, names in zip(("port", "reference"), settings.alone, strict=True) if names
-    ]
+    alone = [_updated_by_one(names, of_port=True) for names in [settings.port_alone] if names]
+    alone += [_updated_by_one(names, of_port=False) for names in [settings.reference_alone] if names]
     if not set(ran.failing) - aside:
         return tuple(alone)
     found, count, share = explaining(settings.found, explained)
@@ -152,20 +140,15 @@ def _gone(ran: _Ran, other: _Ran, aside: set[str]) -> float:
     return max(0.0, float(min(shares, default=0.0)))
 
 
-def _updated_by_one(names: Sequence[str], side: str) -> Diagnosis:
+def _updated_by_one(names: Sequence[str], *, of_port: bool) -> Diagnosis:
     shown = listed(list(dict.fromkeys(names)), SHOWN)
-    port = side == "port"
-    return Diagnosis(
-        code="setting",
-        port_path=OPTIMIZER,
-        message=f"the port alone updates {shown}, the reference does not"
-        if port
-        else f"the reference alone updates {shown}, the port does not",
-        evidence="both optimizers' parameters, `requires_grad` and `stop_gradient`",
-        fix=f"leave {shown} out of the optimizer"
-        if port
-        else f"give {shown} to the optimizer, with stop_gradient=False",
-    )
+    message = f"the reference alone updates {shown}, the port does not"
+    fix = f"give {shown} to the optimizer, with stop_gradient=False"
+    if of_port:
+        message = f"the port alone updates {shown}, the reference does not"
+        fix = f"leave {shown} out of the optimizer"
+    evidence = "both optimizers' parameters, `requires_grad` and `stop_gradient`"
+    return Diagnosis(code="setting", port_path=OPTIMIZER, message=message, evidence=evidence, fix=fix)
 
 
 def _shown(ran: _Ran) -> Diagnosis:
@@ -247,7 +230,7 @@ class _Ran:
     watched: Mapping[str, _ParameterCourse]
     updates: int
     double: bool
-    settings: _Settings | None = None
+    settings: Treatments | None = None
 
     @property
     def failing(self) -> list[str]:
@@ -305,7 +288,7 @@ def check_optimizers(
             change(opened)
         else:
             with suppress(Exception):  # an optimizer of the user's may say nothing about itself
-                settings = _settings_of(opened)
+                settings = _compared(opened)
         updates = max(iterations, len(SIZES) if opened.elements <= LARGE else FEW)
         watched = _run(opened, updates, seed, double=double)
         return _Ran(opened, watched, updates, double, settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from types import ModuleType
 
@@ -243,7 +243,12 @@ def _judge(
         "steps": float(count),
         "largest_lr_difference": max(float(np.abs(one - other).max()) for _, one, other in pairs) / (largest or 1.0),
     }
-    curves = {"reference_lr": one.tolist(), "port_lr": other.tolist()}
+    check = PieceCheck(
+        outcome=Outcome.FAIL,
+        reason="",
+        numbers=numbers,
+        curves={"reference_lr": one.tolist(), "port_lr": other.tolist()},
+    )
     momentum = ours.momentum[:count]
     if apart:
         step = int(np.argmax(~_close(one, other)))
@@ -252,8 +257,7 @@ def _judge(
             f"learning rates differ at {np.count_nonzero(~_close(one, other))} of {count} steps{rest}; first at step "
             f"{step}: expected {one[step]:.9g}, actual {other[step]:.9g}"
         )
-        found = causes(name, (one, other))
-        return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, curves=curves, diagnoses=found)
+        return replace(check, reason=reason, diagnoses=causes(name, (one, other)))
     if np.ptp(momentum) > 0:
         low, high = float(momentum.min()), float(momentum.max())
         cause = _diagnosis(
@@ -262,19 +266,15 @@ def _judge(
             "OneCycleLR and CyclicLR of torch have cycle_momentum=True by default; Paddle's leave the momentum alone",
             "pass cycle_momentum=False to the reference, or set the momentum in the port's loop",
         )
-        return PieceCheck(
-            outcome=Outcome.FAIL, reason=cause.message, numbers=numbers, curves=curves, diagnoses=(cause,)
-        )
+        return replace(check, reason=cause.message, diagnoses=(cause,))
     if differences:
         agreed = f"{count} learning rates of {len(pairs)} parameters agree all the same"
         found = tuple(one.diagnosed(agreed) for one in differences)
-        return PieceCheck(
-            outcome=Outcome.FAIL, reason=found[0].message, numbers=numbers, curves=curves, diagnoses=found
-        )
+        return replace(check, reason=found[0].message, diagnoses=found)
     if scheduled and largest == 0:
-        return PieceCheck(outcome=Outcome.ERROR, reason="proves nothing: every learning rate is 0", numbers=numbers)
+        return replace(check, outcome=Outcome.ERROR, reason="proves nothing: every learning rate is 0", curves={})
     still = " (none of them moves)" if all(np.ptp(one) == 0 for _, one, _ in pairs) else ""
     reason = f"{count} learning rates{still} of {len(pairs)} parameters agree"
     if theirs.steps < ours.steps:
         reason += f"; then the port's schedule raises, the reference's does not: {theirs.stopped}"
-    return PieceCheck(outcome=Outcome.PASS, reason=reason, numbers=numbers, curves=curves)
+    return replace(check, outcome=Outcome.PASS, reason=reason)

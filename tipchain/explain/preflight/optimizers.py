@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 
 from tipchain.core.language import listed
@@ -21,8 +22,6 @@ SHOWN = 4
 """Parameters that a message names."""
 ALWAYS = ("learning_rate", "weight_decay", "maximize", "rescale_grad")
 """Settings of all optimizers; the learning rate is the present one, factors included, None of an optimizer that tells none."""
-Matched = Sequence[tuple[str, Settings, Settings]]
-"""A parameter's name with both treatments."""
 
 
 def _row(optimizer: object, side: int) -> OptimizerKind:
@@ -118,13 +117,25 @@ def _regularizer(regularizer: object) -> Iterator[tuple[str, object]]:
         yield "l1" if "L1" in type(regularizer).__name__ else "l2", getattr(regularizer, "_coeff", None)
 
 
-def match(
-    ours: Optimizer, theirs: Optimizer, tensors: Iterable[tuple[str, Tensor, Tensor]]
-) -> tuple[Matched, list[str], list[str]]:
-    """Return both treatments of each parameter, and the names of those that the port, the reference alone updates.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Treatments:
+    """Two optimizers' treatments of the parameters.
 
-    Of a port's optimizer that tells no parameters nothing is said.
+    Attributes:
+        matched: a parameter's name with both treatments.
+        port_alone: the names of those that the port alone updates.
+        reference_alone: the names of those that the reference alone updates.
+        found: the settings that differ.
     """
+
+    matched: Sequence[tuple[str, Settings, Settings]]
+    port_alone: list[str]
+    reference_alone: list[str]
+    found: list[SettingDifference]
+
+
+def compare(ours: Optimizer, theirs: Optimizer, tensors: Iterable[tuple[str, Tensor, Tensor]]) -> Treatments:
+    """Compare both treatments of each parameter; of a port's optimizer that tells no parameters nothing is said."""
     done, port_done = (
         {id(one): treatment for one, treatment in read} for read in (read_torch(ours), read_paddle(theirs))
     )
@@ -138,37 +149,34 @@ def match(
             matched.append((name, expected, actual))
         elif expected is not None or actual is not None:
             (port_alone if expected is None else reference_alone).append(name)
-    return matched, port_alone, reference_alone
+    rate = float(theirs.get_lr()) if hasattr(theirs, "get_lr") else 0.0
+    found = list(_differences(matched, rate)) if matched else []
+    return Treatments(matched=matched, port_alone=port_alone, reference_alone=reference_alone, found=found)
 
 
-def differences(matched: Matched, theirs: Optimizer) -> list[SettingDifference]:
-    """Return the settings that differ, given both optimizers' treatments of each parameter."""
-    if not matched:
-        return []
-    kinds = [one.kind for one in matched[0][1:]]
+def _differences(matched: Sequence[tuple[str, Settings, Settings]], rate: float) -> Iterator[SettingDifference]:
+    _, *first = matched[0]
+    kinds = [one.kind for one in first]
     if all(kinds) and kinds[0] != kinds[1]:
-        expected, actual = (_class_of(one) for one in matched[0][1:])
+        expected, actual = (_class_of(one) for one in first)
         message = f"the port's optimizer is {actual}, the reference's {expected}"
         fix = f"use `paddle.optimizer.{expected}`"
-        return [SettingDifference(piece=OPTIMIZER, path=("kind",), expected=expected, message=message, fix=fix)]
-    rate = float(theirs.get_lr()) if hasattr(theirs, "get_lr") else 0.0
+        yield SettingDifference(piece=OPTIMIZER, path=("kind",), expected=expected, message=message, fix=fix)
+        return
     apart: dict[str, dict[tuple[Setting, Setting], list[str]]] = defaultdict(lambda: defaultdict(list))
     for parameter, reference, port in matched:
         for (name,), *values in reference.apart(port):
             if all(kinds) or name != "weight_decay":
                 apart[name][values[0], values[1]].append(parameter)
-    order = dict.fromkeys(name for _, *both in matched for one in both for name in one.arguments)
-    found = []
-    for name in (name for name in order if name in apart):
+    for name in dict.fromkeys(name for _, *both in matched for one in both for name in one.arguments):
         for (expected, actual), names in apart[name].items():
             where = f" for {listed(names, SHOWN)}" if len(names) < len(matched) else ""
+            told = f"{_spell(name, actual)}{where}, the reference's {_spell(name, expected)}"
             fix = _fix(name, expected, where, rate)
             if name == "epsilon" and kinds[0] == "RMSProp":
                 fix += f": torch's {expected**0.5:.6g} stands beside the root, Paddle's below it"
-            told = f"{_spell(name, actual)}{where}, the reference's {_spell(name, expected)}"
             message = f"`{name}` of the port's optimizer is {told}"
-            found.append(SettingDifference(piece=OPTIMIZER, path=(name,), expected=expected, message=message, fix=fix))
-    return found
+            yield SettingDifference(piece=OPTIMIZER, path=(name,), expected=expected, message=message, fix=fix)
 
 
 def _fix(name: str, wanted: Setting, where: str, rate: float) -> str:
