@@ -297,12 +297,13 @@ class PaddleUpdates:
                 given = given if given.dtype == one.dtype else given.astype(one.dtype)
                 one.grad = given if one.grad is None else one.grad + given
 
-    def give(self, gradients: Mapping[str, Array]) -> None:
-        """Set the gradients of those parameters that are among them."""
-        for name in self.slots.keys() & gradients.keys():
+    def give(self, gradients: Mapping[str, Array | None]) -> None:
+        """Set some parameters' gradients, or take them away."""
+        for name, gradient in gradients.items():
             for part in self.slots[name].parts:
                 part.tensor.grad = None
-            self.add_gradient(name, gradients[name])
+            if gradient is not None:
+                self.add_gradient(name, gradient)
 
     def step(self) -> None:
         """Update, then clear the gradients."""

@@ -194,10 +194,6 @@ class TorchUpdates:
             given = self.framework.tensor(gradient).to(one.dtype)
             one.grad = given if one.grad is None else one.grad + given
 
-    def gradients(self) -> dict[str, Array]:
-        """Return the gradients that there are."""
-        return {name: self.framework.array(one.grad) for name, one in self.parameters.items() if one.grad is not None}
-
     def step(self) -> None:
         """Update, then clear the gradients."""
         if self.clip is not None:

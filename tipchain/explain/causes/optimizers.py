@@ -59,7 +59,12 @@ def _lend(opened: Opened) -> None:
     """Give the port's optimizer the gradients that the reference's is left with once it has clipped them, and clip no more."""
     ours, port = opened.reference, opened.port
     lent: dict[str, Array] = {}
-    ours.optimizer.register_step_post_hook(lambda *_: lent.update(ours.gradients()))
+
+    def take(*_: object) -> None:
+        held = ((name, ours.tensor(name).grad) for name in opened.names)
+        lent.update((name, ours.framework.array(gradient)) for name, gradient in held if gradient is not None)
+
+    ours.optimizer.register_step_post_hook(take)
     keep(port.optimizer, "grad_clip", None)
     port.clip = lambda: port.give(lent)
 

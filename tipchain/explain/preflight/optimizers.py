@@ -171,11 +171,11 @@ def _differences(matched: Sequence[tuple[str, Settings, Settings]], rate: float)
     for name in dict.fromkeys(name for _, *both in matched for one in both for name in one.arguments):
         for (expected, actual), names in apart[name].items():
             where = f" for {listed(names, SHOWN)}" if len(names) < len(matched) else ""
-            told = f"{_spell(name, actual)}{where}, the reference's {_spell(name, expected)}"
+            value, port_value = _spell(name, expected), _spell(name, actual)
             fix = _fix(name, expected, where, rate)
             if name == "epsilon" and kinds[0] == "RMSProp":
                 fix += f": torch's {expected**0.5:.6g} stands beside the root, Paddle's below it"
-            message = f"`{name}` of the port's optimizer is {told}"
+            message = f"`{name}` of the port's optimizer is {port_value}{where}, the reference's {value}"
             yield SettingDifference(piece=OPTIMIZER, path=(name,), expected=expected, message=message, fix=fix)
 
 
