@@ -20,8 +20,8 @@ Decay = tuple[tuple[str, float], ...]
 PACKAGES = "torch.optim", "paddle.optimizer"
 SHOWN = 4
 """Parameters that a message names."""
-ALWAYS = ("learning_rate", "weight_decay", "maximize", "rescale_grad")
-"""Settings of all optimizers; the learning rate is the present one, factors included, None of an optimizer that tells none."""
+ALWAYS = ("learning_rate", "weight_decay", "momentum", "maximize", "rescale_grad")
+"""Settings that all optimizers may have; the learning rate is the present one, factors included, None where none is told."""
 
 
 def _row(optimizer: object, side: int) -> OptimizerKind:
@@ -33,7 +33,7 @@ def _row(optimizer: object, side: int) -> OptimizerKind:
 def _treatment(row: OptimizerKind, options: Options, *, as_torch: bool) -> Settings:
     """Return the settings that count; ``as_torch``: epsilon stands beside the root, where Paddle's is below it."""
     if row.name == "SGD" and not options.get("momentum"):
-        options = {**{name: options[name] for name in ALWAYS if name in options}, "momentum": 0}
+        options = {name: 0 if name == "momentum" else options[name] for name in ALWAYS if name in options}
     if row.name == "RMSProp" and as_torch:
         options = {**options, "epsilon": options["epsilon"] ** 2}
     return Settings(kind=row.name, arguments=options)
