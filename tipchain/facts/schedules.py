@@ -71,57 +71,48 @@ class ScheduleKind:
 
 BASE: Mapping[str, Readers] = {"learning_rate": (_single("base_lrs"), "base_lr")}
 LAST: Mapping[str, Readers] = {"last_epoch": (lambda one: one.last_epoch - 1, lambda one: one.last_epoch - 1)}
-LAMBDA: Mapping[str, Readers] = {**BASE, "lr_lambda": (_single("lr_lambdas"), "lr_lambda"), **LAST}
+
+
+def _of(names: str, **others: Readers) -> Mapping[str, Readers]:
+    """Return the readers of Paddle's arguments, which both keep under their names but for ``others``."""
+    return {**BASE, **{name: others.get(name, name) for name in names.split()}, **LAST}
+
+
+LAMBDA = _of("lr_lambda", lr_lambda=(_single("lr_lambdas"), "lr_lambda"))
 SCHEDULES: Mapping[str, ScheduleKind] = {
     "LambdaLR": ScheduleKind("LambdaDecay", LAMBDA, named="constant"),
     "StepLR": ScheduleKind(
-        "StepDecay",
-        {**BASE, "step_size": "step_size", "gamma": "gamma", **LAST},
-        named="step",
-        options={"step_size": REQUIRED, "gamma": 0.1},
+        "StepDecay", _of("step_size gamma"), named="step", options={"step_size": REQUIRED, "gamma": 0.1}
     ),
     "MultiStepLR": ScheduleKind(
         "MultiStepDecay",
-        {**BASE, "milestones": (_milestones, "milestones"), "gamma": "gamma", **LAST},
+        _of("milestones gamma", milestones=(_milestones, "milestones")),
         named="multistep",
         options={"milestones": REQUIRED, "gamma": 0.1},
     ),
-    "ExponentialLR": ScheduleKind(
-        "ExponentialDecay", {**BASE, "gamma": "gamma", **LAST}, named="exponential", options={"gamma": REQUIRED}
-    ),
+    "ExponentialLR": ScheduleKind("ExponentialDecay", _of("gamma"), named="exponential", options={"gamma": REQUIRED}),
     "CosineAnnealingLR": ScheduleKind(
         "CosineAnnealingDecay",
-        {**BASE, "T_max": "T_max", "eta_min": "eta_min", **LAST},
+        _of("T_max eta_min"),
         named="cosine",
         options={"total_steps": REQUIRED, "end_rate": 0.0},
         spelled={"total_steps": "T_max", "end_rate": "eta_min"},
     ),
-    "CosineAnnealingWarmRestarts": ScheduleKind(
-        "CosineAnnealingWarmRestarts", {**BASE, "T_0": "T_0", "T_mult": "T_mult", "eta_min": "eta_min", **LAST}
-    ),
+    "CosineAnnealingWarmRestarts": ScheduleKind("CosineAnnealingWarmRestarts", _of("T_0 T_mult eta_min")),
     "PolynomialLR": ScheduleKind(
         "PolynomialDecay",
-        {
-            **BASE,
-            "decay_steps": ("total_iters", "decay_steps"),
-            "end_lr": (lambda _: 0.0, "end_lr"),
-            "power": "power",
-            "cycle": (lambda _: False, "cycle"),
-            **LAST,
-        },
+        _of(
+            "decay_steps end_lr power cycle",
+            decay_steps=("total_iters", "decay_steps"),
+            end_lr=(lambda _: 0.0, "end_lr"),
+            cycle=(lambda _: False, "cycle"),
+        ),
         named="polynomial",
         options={"total_steps": REQUIRED, "power": 1.0, "end_rate": 0.0, "cycle": False},
         spelled={"total_steps": "decay_steps", "end_rate": "end_lr"},
     ),
     "LinearLR": ScheduleKind(
-        "LinearLR",
-        {
-            **BASE,
-            "total_steps": ("total_iters", "total_steps"),
-            "start_factor": "start_factor",
-            "end_factor": "end_factor",
-            **LAST,
-        },
+        "LinearLR", _of("total_steps start_factor end_factor", total_steps=("total_iters", "total_steps"))
     ),
     "MultiplicativeLR": ScheduleKind("MultiplicativeDecay", LAMBDA),
     "OneCycleLR": ScheduleKind(
