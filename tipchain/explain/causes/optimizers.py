@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -88,13 +89,8 @@ def _clip_words(clip: object) -> str:
     return f"`{getattr(clip, '__qualname__', kind.__name__)}`{at_source(clip)}"
 
 
-def causes(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> tuple[Diagnosis, ...]:
-    """Return the settings with which the port's updates are the reference's; else both first updates that part.
-
-    Args:
-        ran: both optimizers as they are.
-        again: runs both once more, with something done to them first.
-    """
+def causes(ran: _Ran) -> tuple[Diagnosis, ...]:
+    """Return the settings with which the port's updates are the reference's; else both first updates that part."""
     settings = ran.settings
     shown = _shown(ran)
     if settings is None:
@@ -109,7 +105,7 @@ def causes(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> tu
                 _lend(opened)
 
         try:
-            return _gone(ran, again(change), aside)
+            return _gone(ran, ran.again(change), aside)
         except Exception:  # noqa: BLE001  (an optimizer that takes no such value explains nothing)
             return 0.0
 
@@ -231,11 +227,14 @@ class _ParameterCourse:
 
 @dataclass(frozen=True, slots=True)
 class _Ran:
+    """Updates of both optimizers; ``again`` runs both once more, with something done to them first."""
+
     opened: Opened
     watched: Mapping[str, _ParameterCourse]
     updates: int
     double: bool
-    settings: Treatments | None = None
+    settings: Treatments | None
+    again: Callable[[Callable[[Opened], object]], _Ran]
 
     @property
     def failing(self) -> list[str]:
@@ -283,12 +282,12 @@ def check_optimizers(
         matched, or no update moves anything; ``left_out`` lists parameters that could not be matched.
     """
 
-    def run(*, double: bool, whole: bool, change: Callable[[Opened], object] | None = None) -> _Ran:
+    def run(change: Callable[[Opened], object] | None = None, *, double: bool = True, whole: bool = True) -> _Ran:
         opened = open_both(
             sides, (reference, port), builders, schedulers, names, double=double, whole=whole, clips=clips
         )
-        settings = None
         opened.level()
+        settings = None
         if change is not None:
             change(opened)
         else:
@@ -296,22 +295,16 @@ def check_optimizers(
                 settings = _compared(opened)
         updates = max(iterations, len(SIZES) if opened.elements <= LARGE else FEW)
         watched = _run(opened, updates, seed, double=double)
-        return _Ran(opened, watched, updates, double, settings)
-
-    def judge(ran: _Ran, *, whole: bool) -> PieceCheck:
-        return _judge(ran, lambda change: run(double=ran.double, whole=whole, change=change))
-
-    def attempt(*, double: bool) -> PieceCheck:
-        return judge(run(double=double, whole=True), whole=True)
+        return _Ran(opened, watched, updates, double, settings, partial(run, double=double, whole=whole))
 
     try:
         with suppress(Exception):  # an optimizer that keeps tensors of the parameters' sizes from the start
-            ran = run(double=True, whole=False)
+            ran = run(whole=False)
             if ran.opened.whole or (ran.moved and not ran.failing):
-                return judge(ran, whole=False)
+                return _judge(ran)
         with suppress(RuntimeError, NotImplementedError, ValueError):  # a kernel that takes no float64
-            return attempt(double=True)
-        return attempt(double=False)
+            return _judge(run())
+        return _judge(run(double=False))
     except TipchainError as error:
         return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
@@ -373,7 +366,7 @@ def _limit(*, double: bool) -> float:
     return APART if double else ROUGH
 
 
-def _judge(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> PieceCheck:
+def _judge(ran: _Ran) -> PieceCheck:
     opened, watched, failing = ran.opened, ran.watched, ran.failing
     numbers = {
         "parameters": float(len(watched)),
@@ -412,4 +405,4 @@ def _judge(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> Pi
         f"{len(failing)} of {len(watched)} parameters are updated otherwise; first {first} at update {step + 1}: "
         f"expected a step of size {expected:.6g}, actual {actual:.6g}, apart by {watched[first].worst:.1e} of it{left}"
     )
-    return PieceCheck(outcome=Outcome.FAIL, reason=reason, diagnoses=causes(ran, again), **common)
+    return PieceCheck(outcome=Outcome.FAIL, reason=reason, diagnoses=causes(ran), **common)

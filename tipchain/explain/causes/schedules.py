@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from types import ModuleType
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tipchain.core.blame import one_line
 from tipchain.errors import Outcome, TipchainError
-from tipchain.explain.causes.optimizer_builders import Builder, Schedulers, build_torch_schedule, open_both
+from tipchain.explain.causes.optimizer_builders import Builder, Opened, Schedulers, build_torch_schedule, open_both
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.preflight.schedules import as_call, build, differences, has_functions, read
 from tipchain.explain.preflight.settings import SCHEDULER, SettingDifference, Settings, explaining
@@ -31,18 +31,11 @@ def _close(expected: Array, actual: Array) -> npt.NDArray[np.bool_]:
 
 
 def _causes(
-    lr: ModuleType, settings: tuple[Settings, Settings], curves: tuple[Array, Array], name: str, factor: float
+    opened: Opened, settings: tuple[Settings, Settings], name: str, curves: tuple[Array, Array]
 ) -> tuple[Diagnosis, ...]:
-    """Return the settings with which the port's schedule has the reference's rates; else both where the rates part.
-
-    Args:
-        lr: Paddle's schedules.
-        settings: of both.
-        curves: both rates of a parameter, ``[steps]``.
-        name: of the parameter.
-        factor: of the port's schedule that the parameter's rate is.
-    """
+    """Return the settings with which the port's schedule has the reference's rates of a parameter; else where the rates part."""
     (reference, port), (expected, actual) = settings, curves
+    lr, factor = opened.port.framework.paddle.optimizer.lr, opened.port.factor(name)
     step = int(np.argmax(~_close(expected, actual)))
     near = slice(max(step - 1, 0), step + 2)
     rates = [", ".join(f"{one:.6g}" for one in curve[near]) for curve in curves]
@@ -153,11 +146,10 @@ def check_schedulers(
         return PieceCheck(
             outcome=Outcome.ERROR, reason=f"a schedule stopped after {short.steps} steps: {short.stopped}"
         )
-    lr = sides.port.framework.paddle.optimizer.lr  # type: ignore[union-attr]
     return _judge(
         expected,
         actual,
-        lambda name, curves: _causes(lr, settings, curves, name, opened.port.factor(name)),
+        partial(_causes, opened, settings),
         [one for one in differences(*settings) if not isinstance(one.expected, Settings)],
         any(one is not None for one in schedulers),
     )
