@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tipchain.core.blame import one_line
 from tipchain.core.progress import Pace
 from tipchain.errors import UsageError
-from tipchain.explain.causes.optimizer_builders import Clips, Schedulers, build_both, build_torch_schedule
+from tipchain.explain.causes.optimizer_builders import Clips, Schedulers, TrainingPair, build_both, build_torch_schedule
 from tipchain.explain.locate.differences import relative
 from tipchain.explain.locate.locate import Locator
 from tipchain.explain.locate.other_runs import Called, Refusal, call_seeded, is_fault, raising
@@ -137,6 +137,22 @@ class LiveRequest:
         return {name: tuple(pair) for name, pair in given.items() if pair is not None}
 
     @property
+    def trained(self) -> TrainingPair:
+        """What both sides train with."""
+        if self.optimizers is None:
+            raise ValueError("no optimizers were given")
+        return TrainingPair(
+            sides=self.sides,
+            models=self.models,
+            optimizers=self.optimizers,
+            schedulers=self.schedulers,
+            clips=self.clips,
+            names=self.names,
+            iterations=self.iterations,
+            seed=self.seed,
+        )
+
+    @property
     def stages(self) -> list[str]:
         """The stages beside the layers' whose needs are given, in their order of running."""
         trained = self.optimizers is not None
@@ -231,9 +247,7 @@ class LiveRequest:
 
     def build(self, models: tuple[Model, Model]) -> tuple[Built, Built]:
         """Return each side's optimizer and schedule (or None) over copies of the models."""
-        if self.optimizers is None:
-            raise ValueError("no optimizers were given")
-        ours, theirs, schedule, _ = build_both(self.sides, self.optimizers, models, self.schedulers)
+        ours, theirs, schedule, _ = build_both(self.trained, models)
         if self.schedulers is None:
             return (ours, None), (theirs, None)
         return (ours, build_torch_schedule(self.schedulers[0], ours)), (theirs, schedule)

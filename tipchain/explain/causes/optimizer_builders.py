@@ -165,6 +165,31 @@ Schedulers = tuple[Builder | None, Builder | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingPair:
+    """What both sides train with, torch's first. Builders are called with what their parameters' names ask for (`NAMES`).
+
+    Attributes:
+        sides: of both frameworks.
+        models: they are copied, never changed.
+        optimizers: the builders of the optimizers.
+        schedulers: those of the schedules; None: the rate stays.
+        clips: what each side's loop does to gradients before an update, called as builders are.
+        names: Paddle's name by torch's where names and structure cannot tell.
+        iterations: updates, or steps of a schedule, at least.
+        seed: of the gradients.
+    """
+
+    sides: Sides
+    models: tuple[object, object]
+    optimizers: tuple[Builder, Builder]
+    schedulers: Schedulers | None = None
+    clips: Clips = (None, None)
+    names: Mapping[str, str] | None = None
+    iterations: int = 5
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
     """Both sides, ready to step.
 
@@ -239,31 +264,21 @@ def slots_of(
     return fits, [name for name in ours if name not in fits]
 
 
-def open_both(
-    sides: Sides,
-    models: tuple[object, object],
-    builders: tuple[Builder, Builder],
-    schedulers: Schedulers | None,
-    names: Mapping[str, str] | None,
-    *,
-    double: bool = True,
-    whole: bool = True,
-    clips: Clips = (None, None),
-) -> Opened:
+def open_both(pair: TrainingPair, *, double: bool = True, whole: bool = True) -> Opened:
     """Copy both models, in float64 if ``double``, and build the optimizers over the copies.
 
-    Unless ``whole``, large parameters are cut down to some of their elements once the optimizers are built. ``clips`` are
-    what each side's training loop does to gradients before an update.
+    Unless ``whole``, large parameters are cut down to some of their elements once the optimizers are built.
 
     Raises:
         UsageError: no parameter of both could be matched, or a builder whose optimizer holds none of those that it
             was given.
     """
-    reference, port = (copied(side, model, double=double) for side, model in zip(sides, models, strict=True))
-    slots, left = slots_of(reference, port, names)
+    sides = pair.sides
+    reference, port = (copied(side, model, double=double) for side, model in zip(sides, pair.models, strict=True))
+    slots, left = slots_of(reference, port, pair.names)
     if not slots:
         raise UsageError("none of the reference's parameters could be matched with one of the port's")
-    ours, theirs, schedule, note = build_both(sides, builders, (reference, port), schedulers)
+    ours, theirs, schedule, note = build_both(pair, (reference, port))
     parameters = {id(one) for one in reference.parameters()}
     ids = {id(part.tensor) for slot in slots.values() for part in slot.parts}
     held: Sequence[tuple[str, list[Tensor], set[int]]] = (
@@ -276,7 +291,7 @@ def open_both(
                 f"the {where}'s optimizer holds none of the parameters that its builder was given: builders are called "
                 "with those of a copy, so `lambda parameters: Adam(parameters)` and not `lambda _: Adam(model.parameters())`"
             )
-    clip, port_clip = (clipping(*each) for each in zip(clips, (reference, port), (ours, theirs), strict=True))
+    clip, port_clip = (clipping(*each) for each in zip(pair.clips, (reference, port), (ours, theirs), strict=True))
     framework: Any = sides.reference.framework
     port_framework: Any = sides.port.framework
     one = TorchUpdates(framework, dict(reference.named_parameters()), ours, clip)
@@ -294,17 +309,16 @@ def open_both(
     )
 
 
-def build_both(
-    sides: Sides, builders: tuple[Builder, Builder], models: tuple[Model, Model], schedulers: Schedulers | None
-) -> tuple[Optimizer, Optimizer, Schedule, str]:
+def build_both(pair: TrainingPair, models: tuple[Model, Model]) -> tuple[Optimizer, Optimizer, Schedule, str]:
     """Return torch's optimizer, Paddle's, the schedule that Paddle's follows or None, and what both were given, or "".
 
     A builder that must have a learning rate is given the other side's, or `RATE` where both must. Paddle's may have made
     its schedule itself.
     """
-    (_, scheduler), (builder, port_builder), (model, port_model) = schedulers or (None, None), builders, models
+    (builder, port_builder), (model, port_model), side = pair.optimizers, models, pair.sides.port
+    _, scheduler = pair.schedulers or (None, None)
     if _must_have_rate(builder) and not _must_have_rate(port_builder):
-        theirs, schedule = _build_paddle(sides.port, port_builder, port_model, scheduler, RATE)
+        theirs, schedule = _build_paddle(side, port_builder, port_model, scheduler, RATE)
         ours = _build(builder, model, float(theirs.get_lr()))
     else:
         ours = _build(builder, model, RATE)
@@ -313,7 +327,7 @@ def build_both(
                 f"optimizers: the reference's builder returned a {type(ours).__module__.partition('.')[0]} {type(ours).__name__}\n  expected: a torch.optim.Optimizer; the pair is (torch's builder, Paddle's)"
             )
         rate = float(ours.param_groups[0]["lr"])
-        theirs, schedule = _build_paddle(sides.port, port_builder, port_model, scheduler, rate)
+        theirs, schedule = _build_paddle(side, port_builder, port_model, scheduler, rate)
     for method in ("step", "clear_grad"):
         if not hasattr(theirs, method):
             raise UsageError(f"the port's builder returned a {type(theirs).__name__}, which has no `{method}`")

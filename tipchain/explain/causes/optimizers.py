@@ -12,7 +12,7 @@ import numpy as np
 
 from tipchain.core.language import listed
 from tipchain.errors import Outcome, TipchainError
-from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, Schedulers, open_both
+from tipchain.explain.causes.optimizer_builders import Opened, TrainingPair, open_both
 from tipchain.explain.findings import Diagnosis, PieceCheck, at_source, failed_to_run
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.preflight.optimizers import (
@@ -29,7 +29,6 @@ from tipchain.explain.preflight.optimizers import (
 from tipchain.explain.preflight.settings import OPTIMIZER, explaining
 from tipchain.facts.optimizers import BY_NAME
 from tipchain.framework_types import Array
-from tipchain.frameworks.live_models import Sides
 from tipchain.frameworks.paddle_ import parameter_groups
 from tipchain.numbers.compare import common_factor
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
@@ -247,35 +246,12 @@ class _Ran:
         return any(kept.moved for kept in self.watched.values())
 
 
-def check_optimizers(
-    sides: Sides,
-    reference: object,
-    port: object,
-    builders: tuple[Builder, Builder],
-    iterations: int = 5,
-    names: Mapping[str, str] | None = None,
-    seed: int = 0,
-    schedulers: Schedulers | None = None,
-    clips: Clips = (None, None),
-) -> PieceCheck:
+def check_optimizers(pair: TrainingPair) -> PieceCheck:
     """Compare every update that two optimizers make of the same gradients, from the same parameters, in float64.
 
-    Models are copied, neither is changed; of large parameters only some elements are updated, as long as those agree
-    (see `tipchain.explain.causes.optimizer_builders`). Builders are called with what their parameters' names ask for: a list of
-    parameters (or the first that has no telling name), ``model``, and a learning rate where they must have one. With
-    schedules, or where Paddle's optimizer holds one, both sides have the reference's rate: `check_schedulers` compares
-    what becomes of it. Clipping in a training loop is seen only where ``clips`` tell it.
-
-    Args:
-        sides: torch's and Paddle's.
-        reference: a ``torch.nn.Module``.
-        port: a ``paddle.nn.Layer``.
-        builders: torch's and Paddle's optimizer.
-        iterations: updates at least; never fewer than eight, or five of a model of which more than four million elements are updated.
-        names: Paddle's name by torch's where names and structure cannot tell.
-        seed: of the gradients.
-        schedulers: the builders of schedules, where Paddle's optimizer is given one.
-        clips: what each side's loop does to the gradients before an update, called as builders are.
+    There are at least eight updates, five of a model of which more than four million elements are updated. Of large
+    parameters only some elements are updated, as long as those agree (`shrink`). With schedules, or where Paddle's optimizer
+    holds one, both sides have the reference's rate: `check_schedulers` compares what becomes of it.
 
     Returns:
         FAIL with both updates of the first that differs; ERROR where a builder or a step raises, no parameter could be
@@ -283,9 +259,7 @@ def check_optimizers(
     """
 
     def run(change: Callable[[Opened], object] | None = None, *, double: bool = True, whole: bool = True) -> _Ran:
-        opened = open_both(
-            sides, (reference, port), builders, schedulers, names, double=double, whole=whole, clips=clips
-        )
+        opened = open_both(pair, double=double, whole=whole)
         opened.level()
         settings = None
         if change is not None:
@@ -293,8 +267,8 @@ def check_optimizers(
         else:
             with suppress(Exception):  # an optimizer of the user's may say nothing about itself
                 settings = _compared(opened)
-        updates = max(iterations, len(SIZES) if opened.elements <= LARGE else FEW)
-        watched = _run(opened, updates, seed, double=double)
+        updates = max(pair.iterations, len(SIZES) if opened.elements <= LARGE else FEW)
+        watched = _run(opened, updates, pair.seed, double=double)
         return _Ran(opened, watched, updates, double, settings, partial(run, double=double, whole=whole))
 
     try:

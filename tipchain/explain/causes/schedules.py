@@ -14,13 +14,12 @@ import numpy.typing as npt
 
 from tipchain.core.blame import one_line
 from tipchain.errors import Outcome, TipchainError
-from tipchain.explain.causes.optimizer_builders import Builder, Opened, Schedulers, build_torch_schedule, open_both
+from tipchain.explain.causes.optimizer_builders import Opened, TrainingPair, build_torch_schedule, open_both
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.preflight.schedules import as_call, build, differences, has_functions, read
 from tipchain.explain.preflight.settings import SCHEDULER, SettingDifference, Settings, explaining
 from tipchain.framework_types import Array, Schedule
 from tipchain.frameworks import Updates
-from tipchain.frameworks.live_models import Sides
 from tipchain.numbers.tolerance import SAME_DOUBLE, SAME_SINGLE
 
 
@@ -102,37 +101,19 @@ class _Curves:
     stopped: str
 
 
-def check_schedulers(
-    sides: Sides,
-    reference: object,
-    port: object,
-    builders: tuple[Builder, Builder],
-    schedulers: Schedulers,
-    iterations: int = 5,
-    names: Mapping[str, str] | None = None,
-) -> PieceCheck:
+def check_schedulers(pair: TrainingPair) -> PieceCheck:
     """Step both schedules and compare the learning rate of every parameter at every step.
 
-    Builders are called with what their parameters' names ask for: torch's with the optimizer; Paddle's with the
-    learning rate, the optimizer (None where its builder takes the schedule as its learning rate), or nothing. A schedule
-    that steps by a metric is given one that falls and then stays.
-
-    Args:
-        sides: torch's and Paddle's.
-        reference: a ``torch.nn.Module``.
-        port: a ``paddle.nn.Layer``.
-        builders: of the optimizers.
-        schedulers: of the schedules; None: the rate stays.
-        iterations: steps at least; else to the end of the longer schedule, 200 where none says.
-        names: Paddle's name by torch's where names and structure cannot tell.
+    They are stepped to the end of the longer schedule, 200 times where none says. A schedule that steps by a metric is given
+    one that falls and then stays.
 
     Returns:
         FAIL with both rates of the first step that differs; ERROR where something raises or no rate ever moves.
         ``curves`` holds ``reference_lr`` and ``port_lr``, of the parameter that differs first, if one does.
     """
+    iterations, (torchs, port_builder) = pair.iterations, pair.schedulers or (None, None)
     try:
-        opened = open_both(sides, (reference, port), builders, schedulers, names)
-        torchs, _ = schedulers
+        opened = open_both(pair)
         schedule, paddles = build_torch_schedule(torchs, opened.reference.optimizer), opened.schedule
         settings = read(schedule, 0), read(paddles, 1)
         count = _count((schedule, paddles), iterations)
@@ -151,7 +132,7 @@ def check_schedulers(
         actual,
         partial(_causes, opened, settings),
         [one for one in differences(*settings) if not isinstance(one.expected, Settings)],
-        any(one is not None for one in schedulers),
+        torchs is not None or port_builder is not None,
     )
 
 
