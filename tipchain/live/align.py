@@ -192,9 +192,8 @@ def _compare(asked: LiveRequest, results: LiveResults, store: Store) -> None:
         other_draws = judge_other_calls(asked, results, layers)
     results.run(METRIC_STAGE, check_metrics, asked, layers)
     results.run(PREDICT, check_predictions, asked)
-    if asked.optimizers is not None:
-        results.run("optimizer", check_optimizers, asked.trained)
-        results.run("schedule", check_schedulers, asked.trained)
+    results.run("optimizer", check_optimizers, asked)
+    results.run("schedule", check_schedulers, asked)
     if layers is not None:
         excused = of_loss is not None and of_loss.excused
         results.run("train", check_training, asked, results, pairs, layers, other_draws, excused)

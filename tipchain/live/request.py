@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tipchain.core.blame import one_line
 from tipchain.core.progress import Pace
 from tipchain.errors import UsageError
-from tipchain.explain.causes.optimizer_builders import Clips, Schedulers, TrainingPair, build_both, build_torch_schedule
+from tipchain.explain.causes.optimizer_builders import TrainingPair, build_both, build_torch_schedule
 from tipchain.explain.locate.differences import relative
 from tipchain.explain.locate.locate import Locator
 from tipchain.explain.locate.other_runs import Called, Refusal, call_seeded, is_fault, raising
@@ -16,11 +16,9 @@ from tipchain.explain.locate.runs import ModelInputs, buffers_of, changed_buffer
 from tipchain.explain.locate.trace import Store, take_out
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.framework_types import Array, Function, Loader, Loss, Model, Nested, Optimizer, Options, Schedule
-from tipchain.frameworks.live_models import Sides, name_alike
 from tipchain.frameworks.randomness import Draws
 from tipchain.live.arguments import check_outputs, check_pair
 
-Builders = tuple[Function, Function]
 DataPair = tuple[Loader, Loader]
 Built = tuple[Optimizer, Schedule]
 Step = Function
@@ -47,28 +45,20 @@ RESTS_ON: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveRequest:
+class LiveRequest(TrainingPair):
     """The arguments of `tipchain.align`; ``only`` are the stages that were asked for, ``raw`` the inputs as they were given.
 
     Raises:
         UsageError: an argument that is wrong, or lacks another one.
     """
 
-    sides: Sides
-    models: tuple[Model, Model]
     inputs: ModelInputs
     loss: tuple[Loss, Loss] | None
-    optimizers: Builders | None
-    schedulers: Schedulers | None
-    clips: Clips
     step: tuple[Step, Step] | None
-    iterations: int
     training: bool
     modes: tuple[str, ...]
     only: Sequence[str]
     others: tuple[ModelInputs, ...]
-    names: dict[str, str]
-    seed: int
     causes: bool
     equal_nan: bool
     data: Mapping[str, DataPair]
@@ -135,22 +125,6 @@ class LiveRequest:
             **self.data,
         }
         return {name: tuple(pair) for name, pair in given.items() if pair is not None}
-
-    @property
-    def trained(self) -> TrainingPair:
-        """What both sides train with."""
-        if self.optimizers is None:
-            raise ValueError("no optimizers were given")
-        return TrainingPair(
-            sides=self.sides,
-            models=self.models,
-            optimizers=self.optimizers,
-            schedulers=self.schedulers,
-            clips=self.clips,
-            names=self.names,
-            iterations=self.iterations,
-            seed=self.seed,
-        )
 
     @property
     def stages(self) -> list[str]:
@@ -238,16 +212,9 @@ class LiveRequest:
             reason=reason,
         )
 
-    def copied(self, number: int, *, training: bool | None, double: bool = True) -> Model:
-        """Return a fresh copy of a model; the rules of optimizers may read the names of parameters."""
-        made = self.sides[number].copied(self.models[number], double=double, training=training)
-        if number:
-            name_alike(self.models[1], made)
-        return made
-
     def build(self, models: tuple[Model, Model]) -> tuple[Built, Built]:
         """Return each side's optimizer and schedule (or None) over copies of the models."""
-        ours, theirs, schedule, _ = build_both(self.trained, models)
+        ours, theirs, schedule, _ = build_both(self, models)
         if self.schedulers is None:
             return (ours, None), (theirs, None)
         return (ours, build_torch_schedule(self.schedulers[0], ours)), (theirs, schedule)

@@ -6,7 +6,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -180,13 +180,20 @@ class TrainingPair:
     """
 
     sides: Sides
-    models: tuple[object, object]
-    optimizers: tuple[Builder, Builder]
+    models: tuple[Model, Model]
+    optimizers: tuple[Builder, Builder] | None
     schedulers: Schedulers | None = None
     clips: Clips = (None, None)
-    names: Mapping[str, str] | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
     iterations: int = 5
     seed: int = 0
+
+    def copied(self, number: int, *, training: bool | None = None, double: bool = True) -> Model:
+        """Return a fresh copy of a model; the rules of optimizers may read the names of parameters."""
+        made = self.sides[number].copied(self.models[number], double=double, training=training)
+        if number:
+            name_alike(self.models[1], made)
+        return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,8 +204,7 @@ class Opened:
         reference: torch's optimizer over its parameters.
         port: Paddle's.
         schedule: that which Paddle's optimizer follows, None without one.
-        names: torch's names of the parameters that both have.
-        left_out: those that could not be matched.
+        left_out: torch's names of the parameters that could not be matched.
         note: what both were given whatever the builders say, or "".
         whole: no parameter was cut down.
     """
@@ -206,7 +212,6 @@ class Opened:
     reference: TorchUpdates
     port: PaddleUpdates
     schedule: Schedule
-    names: tuple[str, ...]
     left_out: tuple[str, ...]
     note: str
     whole: bool
@@ -215,6 +220,11 @@ class Opened:
     def sides(self) -> tuple[Updates, Updates]:
         """Both, the reference first."""
         return self.reference, self.port
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Torch's names of the parameters that both have."""
+        return tuple(self.port.slots)
 
     @property
     def elements(self) -> int:
@@ -237,17 +247,7 @@ class Opened:
             self.port.assign(name, self.reference.value(name))
 
 
-def copied(side: LiveSide, model: object, *, double: bool = True) -> Model:
-    """Return a copy whose parameters have the names that the model's have: rules of optimizers read them."""
-    made = side.copied(model, double=double)
-    if side.name == "paddle":
-        name_alike(model, made)
-    return made
-
-
-def slots_of(
-    reference: Model, port: object, names: Mapping[str, str] | None
-) -> tuple[dict[str, TensorSlot], list[str]]:
+def slots_of(reference: Model, port: object, names: Mapping[str, str]) -> tuple[dict[str, TensorSlot], list[str]]:
     """Return where the port keeps each of the reference's parameters, by torch's name; and those it is not known of.
 
     Where the models as a whole cannot be matched, the layers that can be are.
@@ -258,7 +258,7 @@ def slots_of(
         found = {slot.name: slot for slot in torch_view(port, match.names) if slot.kind == "parameter"}
     except WeightsError:
         pairs = {pair.reference: pair.port for pair in pair_layers(reference, port, names)}
-        layers = paddle_layers(port, {**pairs, **(names or {})})
+        layers = paddle_layers(port, {**pairs, **names})
         found = {slot.name: slot for layer in layers for slot in layer.slots if slot.kind == "parameter"}
     fits = {name: found[name] for name, shape in ours.items() if name in found and tuple(found[name].shape) == shape}
     return fits, [name for name in ours if name not in fits]
@@ -274,7 +274,7 @@ def open_both(pair: TrainingPair, *, double: bool = True, whole: bool = True) ->
             was given.
     """
     sides = pair.sides
-    reference, port = (copied(side, model, double=double) for side, model in zip(sides, pair.models, strict=True))
+    reference, port = (pair.copied(number, double=double) for number in (0, 1))
     slots, left = slots_of(reference, port, pair.names)
     if not slots:
         raise UsageError("none of the reference's parameters could be matched with one of the port's")
@@ -302,7 +302,6 @@ def open_both(pair: TrainingPair, *, double: bool = True, whole: bool = True) ->
         reference=one,
         port=PaddleUpdates(port_framework, kept, theirs, port_clip),
         schedule=schedule,
-        names=tuple(slots),
         left_out=tuple(left),
         note="; ".join(filter(None, notes)),
         whole=all(kept[name] is slot for name, slot in slots.items()),
@@ -315,6 +314,8 @@ def build_both(pair: TrainingPair, models: tuple[Model, Model]) -> tuple[Optimiz
     A builder that must have a learning rate is given the other side's, or `RATE` where both must. Paddle's may have made
     its schedule itself.
     """
+    if pair.optimizers is None:
+        raise ValueError("no optimizers were given")
     (builder, port_builder), (model, port_model), side = pair.optimizers, models, pair.sides.port
     _, scheduler = pair.schedulers or (None, None)
     if _must_have_rate(builder) and not _must_have_rate(port_builder):
