@@ -132,7 +132,9 @@ def shrink(
             with paddle.no_grad():
                 array = part.tensor[every[::-1] if part.transpose else every].numpy()
             # A tensor of dygraph has no other way to take another shape.
-            part.tensor.get_tensor().set(np.ascontiguousarray(array), _place(part.tensor, paddle))
+            place = part.tensor.place
+            held_by = paddle.CUDAPlace(place.gpu_device_id()) if place.is_gpu_place() else paddle.CPUPlace()
+            part.tensor.get_tensor().set(np.ascontiguousarray(array), held_by)
         found[name] = replace(slot, shape=tuple(parameter.shape))
     return found
 
@@ -151,11 +153,6 @@ def _steps(shape: Sequence[int], heights: Sequence[int]) -> tuple[int, ...] | No
         steps[axis] *= 2
         left[axis] = -(-shape[axis] // steps[axis])
     return tuple(steps) if max(steps, default=1) > 1 else None
-
-
-def _place(tensor: Tensor, paddle: ModuleType) -> object:
-    place = tensor.place
-    return paddle.CUDAPlace(place.gpu_device_id()) if place.is_gpu_place() else paddle.CPUPlace()
 
 
 RATE = 0.01

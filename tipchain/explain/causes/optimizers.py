@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -34,12 +34,6 @@ from tipchain.numbers.compare import common_factor
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
 
 # The port's optimizer built again with the reference's settings.
-
-
-def _compared(opened: Opened) -> Treatments:
-    ours, theirs = opened.sides
-    tensors = ((name, ours.tensor(name), theirs.tensor(name)) for name in opened.names)
-    return compare(ours.optimizer, theirs.optimizer, tensors)
 
 
 def _rebuild(opened: Opened, settings: Treatments, names: Sequence[str]) -> None:
@@ -104,9 +98,11 @@ def causes(ran: _Ran) -> tuple[Diagnosis, ...]:
                 _lend(opened)
 
         try:
-            return _gone(ran, ran.again(change), aside)
+            others = ran.again(change).watched
         except Exception:  # noqa: BLE001  (an optimizer that takes no such value explains nothing)
             return 0.0
+        left = [np.sqrt(others[name].total / ran.watched[name].total) for name in ran.failing if name not in aside]
+        return max(0.0, 1 - float(max(left, default=1.0)))
 
     alone = [_updated_by_one(names, of_port=True) for names in [settings.port_alone] if names]
     alone += [_updated_by_one(names, of_port=False) for names in [settings.reference_alone] if names]
@@ -130,14 +126,6 @@ def causes(ran: _Ran) -> tuple[Diagnosis, ...]:
             alone.append(replace(shown, code="setting", message=message, evidence=evidence, explained=share, fix=fix))
     told = [*alone, *(one.diagnosed(f"{shown.message}; {shown.evidence}") for one in found)]
     return tuple(told) or (shown,)
-
-
-def _gone(ran: _Ran, other: _Ran, aside: set[str]) -> float:
-    """Return the share of the difference that is gone in another run, in the parameter where that is least."""
-    shares = [
-        1 - np.sqrt(other.watched[name].total / ran.watched[name].total) for name in ran.failing if name not in aside
-    ]
-    return max(0.0, float(min(shares, default=0.0)))
 
 
 def _updated_by_one(names: Sequence[str], *, of_port: bool) -> Diagnosis:
@@ -265,8 +253,10 @@ def check_optimizers(pair: TrainingPair) -> PieceCheck:
         if change is not None:
             change(opened)
         else:
+            ours, theirs = opened.sides
+            tensors = ((name, ours.tensor(name), theirs.tensor(name)) for name in opened.names)
             with suppress(Exception):  # an optimizer of the user's may say nothing about itself
-                settings = _compared(opened)
+                settings = compare(ours.optimizer, theirs.optimizer, tensors)
         updates = max(pair.iterations, len(SIZES) if opened.elements <= LARGE else FEW)
         watched = _run(opened, updates, pair.seed, double=double)
         return _Ran(opened, watched, updates, double, settings, partial(run, double=double, whole=whole))
@@ -298,8 +288,10 @@ def _run(opened: Opened, count: int, seed: int, *, double: bool) -> dict[str, _P
     usual = float(np.median([one for one in sizes.values() if one > 0] or [1.0]))
     scales = {name: size if size > 0 else usual for name, size in sizes.items()}
     for step in range(count):
-        for name, given in _gradients(values, scales, seed, step):
-            kept = watched[name]
+        for number, (name, kept) in enumerate(watched.items()):
+            generator = np.random.default_rng([seed, step, number])
+            drawn = generator.standard_normal(min(values[name].size, DRAWN))
+            given = np.resize(drawn * (SIZES[step % len(SIZES)] * scales[name]), values[name].shape)
             kept.gradients.append(given.reshape(-1)[kept.chosen].copy())
             for side in opened.sides:
                 side.add_gradient(name, given)
@@ -324,16 +316,6 @@ def _run(opened: Opened, count: int, seed: int, *, double: bool) -> dict[str, _P
                 kept.step = step
             kept.worst, kept.total = max(kept.worst, float(share)), kept.total + min(float(share), MOST_APART) ** 2
     return watched
-
-
-def _gradients(
-    values: Mapping[str, Array], scales: Mapping[str, float], seed: int, step: int
-) -> Iterator[tuple[str, Array]]:
-    size = SIZES[step % len(SIZES)]
-    for number, (name, value) in enumerate(values.items()):
-        generator = np.random.default_rng([seed, step, number])
-        drawn = generator.standard_normal(min(value.size, DRAWN)) * (size * scales[name])
-        yield name, np.resize(drawn, value.shape)
 
 
 def _limit(*, double: bool) -> float:

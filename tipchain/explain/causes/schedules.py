@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
@@ -44,8 +43,15 @@ def _causes(
     values = {one.path: one for one in differences(reference, port)}
 
     def explained(tried: Settings) -> float:
-        curve = _curve(lr, tried, len(expected))
-        return float(curve is not None and _close(expected, factor * curve).all())
+        try:
+            schedule = build(lr, tried)
+            advance, curve = stepper(schedule), [float(schedule())]
+            for at in range(1, len(expected)):
+                advance(at)
+                curve.append(float(schedule()))
+        except Exception:  # noqa: BLE001  (a schedule that does not take the value proves nothing)
+            return 0.0
+        return float(_close(expected, factor * np.array(curve)).all())
 
     def with_values(paths: Sequence[tuple[str, ...]]) -> float:
         return explained(reduce(lambda made, path: made.given(path, values[path].expected), paths, port))
@@ -60,18 +66,6 @@ def _causes(
         f"at step {step} the learning rate is {actual[step]:.6g}, the reference's {expected[step]:.6g}: {classes}{own}"
     )
     return (_diagnosis("parting", message, shown, "let the port's schedule give the reference's rates"),)
-
-
-def _curve(lr: ModuleType, settings: Settings, count: int) -> Array | None:
-    try:
-        schedule = build(lr, settings)
-        advance, rates = stepper(schedule), [float(schedule())]
-        for step in range(1, count):
-            advance(step)
-            rates.append(float(schedule()))
-    except Exception:  # noqa: BLE001  (a schedule that does not take the value proves nothing)
-        return None
-    return np.array(rates)
 
 
 def _diagnosis(code: str, message: str, evidence: str, fix: str, explained: float | None = None) -> Diagnosis:
