@@ -91,18 +91,14 @@ def settings(pair, ours, theirs):
     return found.found, [found.port_alone, found.reference_alone]
 
 
-def findings(live, pair, ours, theirs):
-    return settings(pair, *built(live, pair, ours, theirs))[0]
-
-
 @pytest.mark.parametrize(("ours", "theirs"), EQUAL)
 def test_optimizers_made_alike_differ_in_nothing(live, pair, ours, theirs):
-    assert findings(live, pair, ours, theirs) == []
+    assert settings(pair, *built(live, pair, ours, theirs))[0] == []
 
 
 @pytest.mark.parametrize(("ours", "theirs", "name", "expected", "actual"), CHANGED)
 def test_a_changed_setting_of_an_optimizer_is_the_one_finding(live, pair, ours, theirs, name, expected, actual):
-    (found,) = findings(live, pair, ours, theirs)
+    (found,), _ = settings(pair, *built(live, pair, ours, theirs))
     port_shown, _, shown = found.message.partition(", the reference's ")
     assert found.path[-1] == name
     assert expected in shown
@@ -187,8 +183,7 @@ def told(live, ours, theirs):
         "S": live.torch.optim.lr_scheduler,
         "L": live.paddle.optimizer.lr,
     }
-    ours, theirs = eval(f"S.{ours}", names), eval(f"L.{theirs}", names)
-    return list(differences(read(ours, 0), read(theirs, 1)))
+    return list(differences(read(eval(f"S.{ours}", names), 0), read(eval(f"L.{theirs}", names), 1)))
 
 
 @pytest.mark.parametrize(("ours", "theirs"), ALIKE)

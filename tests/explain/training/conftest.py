@@ -30,8 +30,7 @@ class Pieces:
     def trained(self, builders: Any, **options: Any) -> Any:
         from tipchain.explain.causes.optimizer_builders import TrainingPair
 
-        models = options.pop("models", (self.reference, self.port))
-        return TrainingPair(sides=self.sides, models=models, optimizers=builders, **options)
+        return TrainingPair(sides=self.sides, optimizers=builders, **{"models": (self.reference, self.port), **options})
 
     def optimizers(self, reference: Any, port: Any, **options: Any) -> Any:
         from tipchain.explain.causes.optimizers import check_optimizers

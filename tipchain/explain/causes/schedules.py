@@ -133,11 +133,10 @@ def check_schedulers(pair: TrainingPair) -> PieceCheck:
 def _count(schedules: tuple[object, object], iterations: int) -> int:
     found = [_length(one) for one in schedules if one is not None]
     ends = [length for length, repeats in found if length and not repeats]
+    least = max(STEPS, *(length for length, _ in found)) if found else STEPS
     if ends and not any(repeats for _, repeats in found):
-        return min(max(iterations, max(ends) + 1), MOST_STEPS)
-    return (
-        min(max(iterations, STEPS, *(length for length, _ in found)), MOST_STEPS) if found else max(iterations, STEPS)
-    )
+        least = max(ends) + 1
+    return min(max(iterations, least), MOST_STEPS)
 
 
 def _length(schedule: object) -> tuple[int, bool]:
