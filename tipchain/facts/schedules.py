@@ -73,36 +73,39 @@ BASE: Mapping[str, Readers] = {"learning_rate": (_single("base_lrs"), "base_lr")
 LAST: Mapping[str, Readers] = {"last_epoch": (lambda one: one.last_epoch - 1, lambda one: one.last_epoch - 1)}
 
 
-def _of(names: str, **others: Readers) -> Mapping[str, Readers]:
+def _of(*names: str, **others: Readers) -> Mapping[str, Readers]:
     """Return the readers of Paddle's arguments, which both keep under their names but for ``others``."""
-    return {**BASE, **{name: others.get(name, name) for name in names.split()}, **LAST}
+    return {**BASE, **{name: others.get(name, name) for name in names}, **LAST}
 
 
 LAMBDA = _of("lr_lambda", lr_lambda=(_single("lr_lambdas"), "lr_lambda"))
 SCHEDULES: Mapping[str, ScheduleKind] = {
     "LambdaLR": ScheduleKind("LambdaDecay", LAMBDA, named="constant"),
     "StepLR": ScheduleKind(
-        "StepDecay", _of("step_size gamma"), named="step", options={"step_size": REQUIRED, "gamma": 0.1}
+        "StepDecay", _of("step_size", "gamma"), named="step", options={"step_size": REQUIRED, "gamma": 0.1}
     ),
     "MultiStepLR": ScheduleKind(
         "MultiStepDecay",
-        _of("milestones gamma", milestones=(_milestones, "milestones")),
+        _of("milestones", "gamma", milestones=(_milestones, "milestones")),
         named="multistep",
         options={"milestones": REQUIRED, "gamma": 0.1},
     ),
     "ExponentialLR": ScheduleKind("ExponentialDecay", _of("gamma"), named="exponential", options={"gamma": REQUIRED}),
     "CosineAnnealingLR": ScheduleKind(
         "CosineAnnealingDecay",
-        _of("T_max eta_min"),
+        _of("T_max", "eta_min"),
         named="cosine",
         options={"total_steps": REQUIRED, "end_rate": 0.0},
         spelled={"total_steps": "T_max", "end_rate": "eta_min"},
     ),
-    "CosineAnnealingWarmRestarts": ScheduleKind("CosineAnnealingWarmRestarts", _of("T_0 T_mult eta_min")),
+    "CosineAnnealingWarmRestarts": ScheduleKind("CosineAnnealingWarmRestarts", _of("T_0", "T_mult", "eta_min")),
     "PolynomialLR": ScheduleKind(
         "PolynomialDecay",
         _of(
-            "decay_steps end_lr power cycle",
+            "decay_steps",
+            "end_lr",
+            "power",
+            "cycle",
             decay_steps=("total_iters", "decay_steps"),
             end_lr=(lambda _: 0.0, "end_lr"),
             cycle=(lambda _: False, "cycle"),
@@ -112,7 +115,7 @@ SCHEDULES: Mapping[str, ScheduleKind] = {
         spelled={"total_steps": "decay_steps", "end_rate": "end_lr"},
     ),
     "LinearLR": ScheduleKind(
-        "LinearLR", _of("total_steps start_factor end_factor", total_steps=("total_iters", "total_steps"))
+        "LinearLR", _of("total_steps", "start_factor", "end_factor", total_steps=("total_iters", "total_steps"))
     ),
     "MultiplicativeLR": ScheduleKind("MultiplicativeDecay", LAMBDA),
     "OneCycleLR": ScheduleKind(
