@@ -24,9 +24,8 @@ from tipchain.explain.preflight.optimizers import (
     level_epsilons,
     read_paddle,
     read_torch,
-    with_settings,
 )
-from tipchain.explain.preflight.settings import OPTIMIZER, explaining
+from tipchain.explain.preflight.settings import OPTIMIZER, Path, explaining
 from tipchain.facts.optimizers import BY_NAME
 from tipchain.framework_types import Array
 from tipchain.frameworks.paddle_ import parameter_groups
@@ -36,11 +35,11 @@ from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
 # The port's optimizer built again with the reference's settings.
 
 
-def _rebuild(opened: Opened, settings: Treatments, names: Sequence[str]) -> None:
+def _rebuild(opened: Opened, settings: Treatments, paths: Sequence[Path]) -> None:
     """Build the port's optimizer again with the reference's values of some settings."""
     port = opened.port
     treatments = [
-        (part.tensor, with_settings(actual, expected, names))
+        (part.tensor, actual.following(expected, paths))
         for name, expected, actual in settings.matched
         for part in port.slots[name].parts
     ]
@@ -90,10 +89,10 @@ def causes(ran: _Ran) -> tuple[Diagnosis, ...]:
         return (shown,)
     aside = {*settings.port_alone, *settings.reference_alone}
 
-    def explained(paths: Sequence[tuple[str, ...]], *, lend: bool = False) -> float:
+    def explained(paths: Sequence[Path], *, lend: bool = False) -> float:
         def change(opened: Opened) -> None:
             if paths:
-                _rebuild(opened, settings, [name for (name,) in paths])
+                _rebuild(opened, settings, paths)
             if lend:
                 _lend(opened)
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +40,6 @@ def _causes(
     shown = f"from step {near.start} on the rates of {name} are {rates[1]} in the port, {rates[0]} in the reference"
     proof = f"{shown}; with the reference's value the port's own schedule gives the reference's rates"
     classes = f"the port's schedule is {port.words}, the reference's {reference.words}"
-    values = {one.path: one for one in differences(reference, port)}
 
     def explained(tried: Settings) -> float:
         try:
@@ -53,10 +52,8 @@ def _causes(
             return 0.0
         return float(_close(expected, factor * np.array(curve)).all())
 
-    def with_values(paths: Sequence[tuple[str, ...]]) -> float:
-        return explained(reduce(lambda made, path: made.given(path, values[path].expected), paths, port))
-
-    found, count, share = explaining(list(values.values()), with_values)
+    apart = list(differences(reference, port))
+    found, count, share = explaining(apart, lambda paths: explained(port.following(reference, paths)))
     if count:
         return tuple(one.diagnosed(proof, share) for one in found[:count])
     if not found and reference.kind and not has_functions(reference) and explained(reference):

@@ -198,13 +198,6 @@ def _spell(name: str, value: Setting) -> str:
     return " + ".join(f"{coefficient:.9g} ({form})" for form, coefficient in value) or "0"
 
 
-def with_settings(treatment: Settings, reference: Settings, names: Iterable[str]) -> Settings:
-    """Return a treatment with the reference's values of some settings."""
-    for name in names:
-        treatment = reference if name == "kind" else treatment.given((name,), reference.value(name))
-    return treatment
-
-
 def _decay_of(treatment: Settings) -> dict[str, float]:
     return dict(treatment.arguments["weight_decay"])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tipchain.explain.findings import Diagnosis
@@ -34,11 +34,14 @@ class Settings:
         """Return an argument's value, or what holds without it."""
         return self.arguments.get(name, DEFAULTS.get(name))
 
-    def given(self, path: Path, value: Setting) -> Settings:
-        """Return them with another value of one argument."""
-        name, *rest = path
-        inner = self.arguments[name].given(tuple(rest), value) if rest else value
-        return replace(self, arguments={**self.arguments, name: inner})
+    def following(self, reference: Settings, paths: Iterable[Sequence[str]]) -> Settings:
+        """Return them with the reference's values of the arguments at some paths; ``kind`` stands for all."""
+        made = dict(self.arguments)
+        for name, *rest in paths:
+            if name == "kind":
+                return reference
+            made[name] = made[name].following(reference.arguments[name], [rest]) if rest else reference.value(name)
+        return replace(self, arguments=made)
 
     def apart(self, port: Settings, path: Path = ()) -> Iterator[tuple[Path, Setting, Setting]]:
         """Yield the arguments that differ, and both values."""
