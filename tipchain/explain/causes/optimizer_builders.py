@@ -149,7 +149,7 @@ def _steps(shape: Sequence[int], heights: Sequence[int]) -> tuple[int, ...] | No
         even = len(heights) == 1 or all(height % (2 * steps[0]) == 0 for height in heights)
         axis = max(range(not even, len(shape)), key=left.__getitem__, default=0)
         if left[axis] == 1 or not (axis or even):
-            return None
+            break
         steps[axis] *= 2
         left[axis] = -(-shape[axis] // steps[axis])
     return tuple(steps) if max(steps, default=1) > 1 else None
