@@ -37,6 +37,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 }
 """Names of a builder's parameters, by their roles."""
 ROLES = {name: role for role, names in NAMES.items() for name in names}
+"""Roles by those names."""
 
 
 def call_builder(builder: Builder, offers: Mapping[str, object], *, insist: bool = False) -> Optimizer:
@@ -52,8 +53,11 @@ def call_builder(builder: Builder, offers: Mapping[str, object], *, insist: bool
         Exception: whatever the builder raises.
     """
     asked = _roles(builder)
-    own = {"rate"} if has_rate(builder) and not insist else set()
-    chosen = {one.name: offers[role] for role, one in asked.items() if role in offers.keys() - own}
+    chosen = {
+        one.name: offers[role]
+        for role, one in asked.items()
+        if role in offers and (role != "rate" or insist or one.default is one.empty)
+    }
     unclear = [name for name, one in _parameters(builder).items() if one.default is one.empty and name not in ROLES]
     if not unclear:
         return builder(**chosen)
@@ -65,12 +69,6 @@ def call_builder(builder: Builder, offers: Mapping[str, object], *, insist: bool
         with suppress(AttributeError, TypeError):  # a list of parameters is no model
             return builder(**chosen, **{unclear[0]: value})
     return builder(**chosen, **{unclear[0]: free[-1]})
-
-
-def has_rate(builder: Builder) -> bool:
-    """Tell whether a builder has a learning rate of its own, by default."""
-    asked = _roles(builder).get("rate")
-    return asked is not None and asked.default is not asked.empty
 
 
 def _roles(builder: Builder) -> dict[str, inspect.Parameter]:
@@ -346,7 +344,8 @@ def clipping(clip: Builder | None, model: Model, optimizer: Optimizer) -> Callab
 
 
 def _must_have_rate(builder: Builder) -> bool:
-    return "rate" in _roles(builder) and not has_rate(builder)
+    asked = _roles(builder).get("rate")
+    return asked is not None and asked.default is asked.empty
 
 
 def _build(builder: Builder, model: Model, rate: Schedule, *, insist: bool = False) -> Optimizer:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -336,15 +335,15 @@ def _judge(ran: _Ran) -> PieceCheck:
         ]
         for number, side in enumerate(("reference_update", "port_update"))
     }
-    common: dict[str, Any] = {"numbers": numbers, "curves": curves, "left_out": opened.left_out}
+    check = PieceCheck(outcome=Outcome.FAIL, reason="", numbers=numbers, curves=curves, left_out=opened.left_out)
     left = f"; {len(opened.left_out)} parameters could not be matched" if opened.left_out else ""
     hidden = [] if failing or ran.settings is None else ran.settings.found
     if hidden:
         told = tuple(one.diagnosed(f"{ran.updates} updates of equal gradients agree all the same") for one in hidden)
-        return PieceCheck(outcome=Outcome.FAIL, reason=hidden[0].message, diagnoses=told, **common)
+        return replace(check, reason=hidden[0].message, diagnoses=told)
     if not ran.moved:
         reason = f"proves nothing: no update moves any parameter, on either side{left}"
-        return PieceCheck(outcome=Outcome.ERROR, reason=reason, **common)
+        return replace(check, outcome=Outcome.ERROR, reason=reason)
     if not failing:
         given = f"; {opened.note}" if opened.note else ""
         given += "" if ran.double else "; in float32, for one side does not run in float64"
@@ -352,7 +351,7 @@ def _judge(ran: _Ran) -> PieceCheck:
             f"{ran.updates} updates of {len(watched)} parameters agree to {numbers['largest_update_difference']:.1e} of "
             f"their size{given}{left}"
         )
-        return PieceCheck(outcome=Outcome.PASS, reason=reason, **common)
+        return replace(check, outcome=Outcome.PASS, reason=reason)
     first = min(failing, key=lambda name: watched[name].step)
     step = watched[first].step
     expected, actual = (float(np.sqrt(np.mean(side[step] ** 2))) for side in watched[first].updates)
@@ -360,4 +359,4 @@ def _judge(ran: _Ran) -> PieceCheck:
         f"{len(failing)} of {len(watched)} parameters are updated otherwise; first {first} at update {step + 1}: "
         f"expected a step of size {expected:.6g}, actual {actual:.6g}, apart by {watched[first].worst:.1e} of it{left}"
     )
-    return PieceCheck(outcome=Outcome.FAIL, reason=reason, diagnoses=causes(ran), **common)
+    return replace(check, reason=reason, diagnoses=causes(ran))
