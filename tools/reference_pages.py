@@ -539,12 +539,12 @@ def correspondence_page() -> str:
             f"| {ours} | {theirs} | {', '.join(settings)} | {_cell(translated(one.differs)) if one.differs else ''} |"
         )
     lines += ["", f"## {translated('Schedules')}", "", *_table("torch", "Paddle", "settings")]
-    for ours, (theirs, readers) in schedules.SCHEDULES.items():
+    for ours, kind in schedules.SCHEDULES.items():
         settings = [
             _renamed(one, name) if isinstance(one, str) and one[0] != "_" else f"`{name}`"
-            for name, one in _torch_names(readers)
+            for name, one in _torch_names(kind.arguments)
         ]
-        lines.append(f"| {ours} | {theirs} | {', '.join(settings)} |")
+        lines.append(f"| {ours} | {kind.paddle} | {', '.join(settings)} |")
     return "\n".join(lines) + "\n"
 
 

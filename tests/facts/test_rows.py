@@ -86,7 +86,7 @@ def test_rows_of_optimizers_and_schedules_name_classes_that_there_are(side):
     optim = (torch.optim, paddle.optimizer)[side]
     lr = (torch.optim.lr_scheduler, paddle.optimizer.lr)[side]
     assert [name for name in BY_CLASS[side] if not hasattr(optim, name)] == []
-    assert [one for one in ((name, kind)[side] for name, (kind, _) in SCHEDULES.items()) if not hasattr(lr, one)] == []
+    assert [one for one in ((name, row.paddle)[side] for name, row in SCHEDULES.items()) if not hasattr(lr, one)] == []
 
 
 X = [[[[3.0, 1.0, -70.0], [2.0, 5.0, 0.0]], [[4.0, 8.0, 6.0], [7.0, 9.0, 10.0]]]]

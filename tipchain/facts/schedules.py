@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-from tipchain.framework_types import Schedule, Setting
+from tipchain.framework_types import Options, Schedule, Setting
 
 # Sources: ``torch/optim/lr_scheduler.py``; ``paddle/optimizer/lr.py``,
 # https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/optimizer/lr/LRScheduler_en.html
@@ -45,41 +46,79 @@ def _warm_rate(warmed: Schedule, step: int) -> Setting:
     return None if base is None else base * share
 
 
+REQUIRED = object()
+"""In place of the default of an argument that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleKind:
+    """Schedules of one formula: a row of the table.
+
+    Attributes:
+        paddle: Paddle's class.
+        arguments: Paddle's, with their readers.
+        named: a case's name of it, "" where cases have none.
+        options: a case's arguments of it, with torch's defaults or `REQUIRED`.
+        spelled: Paddle's names of those that are called otherwise.
+    """
+
+    paddle: str
+    arguments: Mapping[str, Readers]
+    named: str = ""
+    options: Options = field(default_factory=dict)
+    spelled: Mapping[str, str] = field(default_factory=dict)
+
+
 BASE: Mapping[str, Readers] = {"learning_rate": (_single("base_lrs"), "base_lr")}
 LAST: Mapping[str, Readers] = {"last_epoch": (lambda one: one.last_epoch - 1, lambda one: one.last_epoch - 1)}
-SCHEDULES: Mapping[str, tuple[str, Mapping[str, Readers]]] = {
-    "StepLR": ("StepDecay", {**BASE, "step_size": "step_size", "gamma": "gamma", **LAST}),
-    "MultiStepLR": ("MultiStepDecay", {**BASE, "milestones": (_milestones, "milestones"), "gamma": "gamma", **LAST}),
-    "ExponentialLR": ("ExponentialDecay", {**BASE, "gamma": "gamma", **LAST}),
-    "CosineAnnealingLR": ("CosineAnnealingDecay", {**BASE, "T_max": "T_max", "eta_min": "eta_min", **LAST}),
-    "CosineAnnealingWarmRestarts": (
-        "CosineAnnealingWarmRestarts",
-        {**BASE, "T_0": "T_0", "T_mult": "T_mult", "eta_min": "eta_min", **LAST},
+
+
+def _of(*names: str, **others: Readers) -> Mapping[str, Readers]:
+    """Return the readers of Paddle's arguments, which both keep under their names but for ``others``."""
+    return {**BASE, **{name: others.get(name, name) for name in names}, **LAST}
+
+
+LAMBDA = _of("lr_lambda", lr_lambda=(_single("lr_lambdas"), "lr_lambda"))
+SCHEDULES: Mapping[str, ScheduleKind] = {
+    "LambdaLR": ScheduleKind("LambdaDecay", LAMBDA, named="constant"),
+    "StepLR": ScheduleKind(
+        "StepDecay", _of("step_size", "gamma"), named="step", options={"step_size": REQUIRED, "gamma": 0.1}
     ),
-    "PolynomialLR": (
+    "MultiStepLR": ScheduleKind(
+        "MultiStepDecay",
+        _of("milestones", "gamma", milestones=(_milestones, "milestones")),
+        named="multistep",
+        options={"milestones": REQUIRED, "gamma": 0.1},
+    ),
+    "ExponentialLR": ScheduleKind("ExponentialDecay", _of("gamma"), named="exponential", options={"gamma": REQUIRED}),
+    "CosineAnnealingLR": ScheduleKind(
+        "CosineAnnealingDecay",
+        _of("T_max", "eta_min"),
+        named="cosine",
+        options={"total_steps": REQUIRED, "end_rate": 0.0},
+        spelled={"total_steps": "T_max", "end_rate": "eta_min"},
+    ),
+    "CosineAnnealingWarmRestarts": ScheduleKind("CosineAnnealingWarmRestarts", _of("T_0", "T_mult", "eta_min")),
+    "PolynomialLR": ScheduleKind(
         "PolynomialDecay",
-        {
-            **BASE,
-            "decay_steps": ("total_iters", "decay_steps"),
-            "end_lr": (lambda _: 0.0, "end_lr"),
-            "power": "power",
-            "cycle": (lambda _: False, "cycle"),
-            **LAST,
-        },
+        _of(
+            "decay_steps",
+            "end_lr",
+            "power",
+            "cycle",
+            decay_steps=("total_iters", "decay_steps"),
+            end_lr=(lambda _: 0.0, "end_lr"),
+            cycle=(lambda _: False, "cycle"),
+        ),
+        named="polynomial",
+        options={"total_steps": REQUIRED, "power": 1.0, "end_rate": 0.0, "cycle": False},
+        spelled={"total_steps": "decay_steps", "end_rate": "end_lr"},
     ),
-    "LinearLR": (
-        "LinearLR",
-        {
-            **BASE,
-            "total_steps": ("total_iters", "total_steps"),
-            "start_factor": "start_factor",
-            "end_factor": "end_factor",
-            **LAST,
-        },
+    "LinearLR": ScheduleKind(
+        "LinearLR", _of("total_steps", "start_factor", "end_factor", total_steps=("total_iters", "total_steps"))
     ),
-    "LambdaLR": ("LambdaDecay", {**BASE, "lr_lambda": (_single("lr_lambdas"), "lr_lambda"), **LAST}),
-    "MultiplicativeLR": ("MultiplicativeDecay", {**BASE, "lr_lambda": (_single("lr_lambdas"), "lr_lambda"), **LAST}),
-    "OneCycleLR": (
+    "MultiplicativeLR": ScheduleKind("MultiplicativeDecay", LAMBDA),
+    "OneCycleLR": ScheduleKind(
         "OneCycleLR",
         {
             "max_learning_rate": (_group("max_lr"), lambda one: one._lr_config[1]),
@@ -100,8 +139,18 @@ SCHEDULES: Mapping[str, tuple[str, Mapping[str, Readers]]] = {
             ),
             **LAST,
         },
+        named="onecycle",
+        options={
+            "total_steps": REQUIRED,
+            "pct_start": 0.3,
+            "div_factor": 25.0,
+            "final_div_factor": 1e4,
+            "anneal_strategy": "cos",
+            "three_phase": False,
+        },
+        spelled={"pct_start": "phase_pct", "div_factor": "divide_factor"},
     ),
-    "CyclicLR": (
+    "CyclicLR": ScheduleKind(
         "CyclicLR",
         {
             "base_learning_rate": (_single("base_lrs"), "base_lr"),
@@ -119,7 +168,7 @@ SCHEDULES: Mapping[str, tuple[str, Mapping[str, Readers]]] = {
             **LAST,
         },
     ),
-    "ReduceLROnPlateau": (
+    "ReduceLROnPlateau": ScheduleKind(
         "ReduceOnPlateau",
         {
             "learning_rate": (_group("lr"), "base_lr"),
@@ -128,7 +177,7 @@ SCHEDULES: Mapping[str, tuple[str, Mapping[str, Readers]]] = {
             "epsilon": ("eps", "epsilon"),
         },
     ),
-    "SequentialLR": (
+    "SequentialLR": ScheduleKind(
         "LinearWarmup",
         {
             "learning_rate": (lambda one: one._schedulers[1], "learning_rate"),
@@ -138,4 +187,6 @@ SCHEDULES: Mapping[str, tuple[str, Mapping[str, Readers]]] = {
         },
     ),
 }
-"""Paddle's class by torch's, and readers of its arguments from both; a ``SequentialLR`` of two is a warm-up and its successor."""
+"""The rows by torch's classes; a ``SequentialLR`` of two is a warm-up and its successor."""
+TORCH_CLASSES = {row.named: name for name, row in SCHEDULES.items() if row.named}
+"""Torch's classes by the names that cases have for them."""

@@ -297,6 +297,14 @@ class PaddleUpdates:
                 given = given if given.dtype == one.dtype else given.astype(one.dtype)
                 one.grad = given if one.grad is None else one.grad + given
 
+    def give(self, gradients: Mapping[str, Array | None]) -> None:
+        """Set some parameters' gradients, or take them away."""
+        for name, gradient in gradients.items():
+            for part in self.slots[name].parts:
+                part.tensor.grad = None
+            if gradient is not None:
+                self.add_gradient(name, gradient)
+
     def step(self) -> None:
         """Update, then clear the gradients."""
         if self.clip is not None:

@@ -16,6 +16,8 @@ from tipchain.core.machine import installed_versions
 from tipchain.core.progress import Pace, Progress
 from tipchain.errors import UsageError
 from tipchain.explain.causes.data import check_data
+from tipchain.explain.causes.optimizers import check_optimizers
+from tipchain.explain.causes.schedules import check_schedulers
 from tipchain.explain.causes.tensors import replaced, rounded_tables
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import LayerPair, pair_layers
@@ -30,14 +32,7 @@ from tipchain.live.causes import explain, first_constructed, with_stage
 from tipchain.live.construction import check_construction, check_strangers
 from tipchain.live.layers import differs_in_double_alone, judge_layers, locate_in_time, without_losses
 from tipchain.live.other_calls import judge_other_calls
-from tipchain.live.pieces import (
-    check_loss,
-    check_metrics,
-    check_optimizers,
-    check_schedules,
-    check_steps,
-    check_training,
-)
+from tipchain.live.pieces import check_loss, check_metrics, check_steps, check_training
 from tipchain.live.places import place_layers, place_pieces
 from tipchain.live.predictions import check_predictions
 from tipchain.live.report import AlignmentReport
@@ -198,7 +193,7 @@ def _compare(asked: LiveRequest, results: LiveResults, store: Store) -> None:
     results.run(METRIC_STAGE, check_metrics, asked, layers)
     results.run(PREDICT, check_predictions, asked)
     results.run("optimizer", check_optimizers, asked)
-    results.run("schedule", check_schedules, asked)
+    results.run("schedule", check_schedulers, asked)
     if layers is not None:
         excused = of_loss is not None and of_loss.excused
         results.run("train", check_training, asked, results, pairs, layers, other_draws, excused)

@@ -99,13 +99,9 @@ class Watch:
         return self.loop.recipe.laid.get(path, {}).get(leaf) if self.loop.number else None
 
     def _give(self, gradients: Gradients) -> None:
+        assert isinstance(self.optimizer, PaddleUpdates)  # the reference is lent nothing
         with self.loop.side.recording(gradient=False):
-            for name in self.loop.slots:
-                if self._laid(name) is None:
-                    for tensor in self._tensors(name):
-                        tensor.grad = None
-                    if name in gradients:
-                        self.optimizer.add_gradient(name, gradients[name])
+            self.optimizer.give({name: gradients.get(name) for name in self.loop.slots if self._laid(name) is None})
 
     def _watching(self, call: Function) -> Function:
         """Return a step at whose start the record is empty, and whose backward passes are recorded."""

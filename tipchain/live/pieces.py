@@ -9,8 +9,6 @@ from tipchain.core.machine import collect
 from tipchain.errors import Outcome
 from tipchain.explain.causes.losses import check_loss as check_losses
 from tipchain.explain.causes.metrics import check_metrics as check_meters
-from tipchain.explain.causes.optimizers import check_optimizers as check_updates
-from tipchain.explain.causes.schedules import check_schedulers
 from tipchain.explain.findings import PieceCheck
 from tipchain.explain.locate.locate import Located, bytes_of
 from tipchain.explain.locate.matching import LayerPair
@@ -50,26 +48,6 @@ def check_metrics(asked: LiveRequest, located: Located | None) -> PieceCheck:
     labels = asked.inputs.labels
     given = (None, None) if outputs is None or labels is None else (outputs, labels)
     return check_meters(asked.sides, asked.pieces["metric"], *given)
-
-
-def check_optimizers(asked: LiveRequest) -> PieceCheck:
-    """Compare the updates of both optimizers."""
-    return check_updates(
-        asked.sides,
-        *asked.models,
-        asked.pieces["optimizer"],
-        asked.iterations,
-        asked.names,
-        asked.seed,
-        asked.schedulers,
-        clips=asked.clips,
-    )
-
-
-def check_schedules(asked: LiveRequest) -> PieceCheck:
-    """Compare the learning rates of both schedules."""
-    builders, schedulers = asked.pieces["optimizer"], asked.pieces["scheduler"]
-    return check_schedulers(asked.sides, *asked.models, builders, schedulers, asked.iterations, asked.names)
 
 
 def check_training(

@@ -8,20 +8,17 @@ from dataclasses import dataclass
 from tipchain.core.blame import one_line
 from tipchain.core.progress import Pace
 from tipchain.errors import UsageError
-from tipchain.explain.causes.optimizer_builders import Clips, build_both, build_torch_schedule
+from tipchain.explain.causes.optimizer_builders import TrainingPair, build_both, build_torch_schedule
 from tipchain.explain.locate.differences import relative
 from tipchain.explain.locate.locate import Locator
 from tipchain.explain.locate.other_runs import Called, Refusal, call_seeded, is_fault, raising
 from tipchain.explain.locate.runs import ModelInputs, buffers_of, changed_buffers
 from tipchain.explain.locate.trace import Store, take_out
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
-from tipchain.explain.preflight.optimizers import level_epsilons
 from tipchain.framework_types import Array, Function, Loader, Loss, Model, Nested, Optimizer, Options, Schedule
-from tipchain.frameworks.live_models import Sides, name_alike
 from tipchain.frameworks.randomness import Draws
 from tipchain.live.arguments import check_outputs, check_pair
 
-Builders = tuple[Function, Function]
 DataPair = tuple[Loader, Loader]
 Built = tuple[Optimizer, Schedule]
 Step = Function
@@ -48,28 +45,20 @@ RESTS_ON: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveRequest:
+class LiveRequest(TrainingPair):
     """The arguments of `tipchain.align`; ``only`` are the stages that were asked for, ``raw`` the inputs as they were given.
 
     Raises:
         UsageError: an argument that is wrong, or lacks another one.
     """
 
-    sides: Sides
-    models: tuple[Model, Model]
     inputs: ModelInputs
     loss: tuple[Loss, Loss] | None
-    optimizers: Builders | None
-    schedulers: tuple[Function | None, Function | None] | None
-    clips: Clips
     step: tuple[Step, Step] | None
-    iterations: int
     training: bool
     modes: tuple[str, ...]
     only: Sequence[str]
     others: tuple[ModelInputs, ...]
-    names: dict[str, str]
-    seed: int
     causes: bool
     equal_nan: bool
     data: Mapping[str, DataPair]
@@ -223,21 +212,9 @@ class LiveRequest:
             reason=reason,
         )
 
-    def copied(self, number: int, *, training: bool | None, double: bool = True) -> Model:
-        """Return a fresh copy of a model; the rules of optimizers may read the names of parameters."""
-        made = self.sides[number].copied(self.models[number], double=double, training=training)
-        if number:
-            name_alike(self.models[1], made)
-        return made
-
     def build(self, models: tuple[Model, Model]) -> tuple[Built, Built]:
         """Return each side's optimizer and schedule (or None) over copies of the models."""
-        if self.optimizers is None:
-            raise ValueError("no optimizers were given")
-        ours, theirs, schedule = build_both(self.sides, self.optimizers, models, self.schedulers)
-        level_epsilons(ours, theirs)
-        if schedule is not None:
-            theirs.set_lr_scheduler(schedule)
+        ours, theirs, schedule, _ = build_both(self, models)
         if self.schedulers is None:
             return (ours, None), (theirs, None)
         return (ours, build_torch_schedule(self.schedulers[0], ours)), (theirs, schedule)

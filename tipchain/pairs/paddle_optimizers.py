@@ -8,7 +8,7 @@ import paddle
 
 from tipchain.errors import UsageError
 from tipchain.facts.layers import storage_of
-from tipchain.facts.optimizers import BY_CLASS, classes_of
+from tipchain.facts.optimizers import spelled
 from tipchain.framework_types import Model, Nested, Setting, Tensor
 from tipchain.pairs.settings import OptimizerSettings, ParameterTreatment, read_optimizer_settings, treatments_of
 
@@ -143,8 +143,7 @@ def build_optimizer(
         "clip_norm": TorchClipByNorm,
         "clip_global_norm": TorchClipByGlobalNorm,
     }
-    _, kind = classes_of(settings.name)
-    names = {ours: theirs for theirs, ours in BY_CLASS[1][kind].arguments.items()}
+    _, (kind, options) = spelled(settings.name, settings.options)
     built: paddle.optimizer.Optimizer = {"RMSProp": TorchRMSProp, "Adamax": TorchAdamax}.get(
         kind, getattr(paddle.optimizer, kind)
     )(
@@ -152,7 +151,7 @@ def build_optimizer(
         parameters=given,
         grad_clip=clips[settings.clip](settings.limit) if settings.clip else None,
         **_decay(settings, treatments),
-        **{names.get(key, key): value for key, value in settings.options.items()},
+        **options,
     )
     return built
 

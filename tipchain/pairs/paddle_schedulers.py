@@ -9,7 +9,7 @@ from paddle.optimizer import lr
 
 from tipchain.facts.schedules import SCHEDULES
 from tipchain.framework_types import Setting
-from tipchain.pairs.settings import alike, read_scheduler_settings
+from tipchain.pairs.settings import read_scheduler_settings
 
 
 def build_scheduler(
@@ -25,28 +25,10 @@ def build_scheduler(
         CaseError: an argument that cannot be.
     """
     settings = read_scheduler_settings(name=name, **arguments)
-    rate, args = float(learning_rate), settings.options
-    match settings.name:
-        case "constant":
-            main = lr.LambdaDecay(rate, lambda _: 1.0)
-        case "step" | "multistep" | "exponential" | "cosine":
-            kind, shared = alike(settings)
-            main = getattr(lr, SCHEDULES[kind][0])(rate, **shared)
-        case "polynomial":
-            main = lr.PolynomialDecay(
-                rate, args["total_steps"], end_lr=args["end_rate"], power=args["power"], cycle=args["cycle"]
-            )
-        case _:
-            main = lr.OneCycleLR(
-                rate,
-                args["total_steps"],
-                divide_factor=args["div_factor"],
-                phase_pct=float(args["pct_start"]),
-                # torch divides the first rate, Paddle takes the last one itself.
-                end_learning_rate=rate / args["div_factor"] / args["final_div_factor"],
-                anneal_strategy=args["anneal_strategy"],
-                three_phase=args["three_phase"],
-            )
+    rate, given = float(learning_rate), dict(settings.arguments)
+    if "final_div_factor" in given:  # torch divides the first rate by it, Paddle takes the last one itself
+        given["end_learning_rate"] = rate / given["divide_factor"] / given.pop("final_div_factor")
+    main = getattr(lr, SCHEDULES[settings.torch_class].paddle)(rate, **given)
     if not settings.warmup_steps:
         return main
     first = float(main())

@@ -9,26 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from types import MappingProxyType
 
 from tipchain.errors import CaseError, did_you_mean
+from tipchain.facts.optimizers import NAMED
+from tipchain.facts.schedules import REQUIRED, SCHEDULES, TORCH_CLASSES
 from tipchain.framework_types import Options, Tensor
 
 # Optimizers.
 
 
-OPTIMIZER_DEFAULTS: Mapping[str, Options] = MappingProxyType(
-    {
-        "sgd": {},
-        "momentum": {"momentum": 0.9, "nesterov": False},
-        "adam": {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "amsgrad": False},
-        "adamw": {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "amsgrad": False},
-        "rmsprop": {"rho": 0.99, "epsilon": 1e-8, "momentum": 0.0, "centered": False},
-        "adagrad": {"epsilon": 1e-10, "initial_accumulator_value": 0.0},
-        "adamax": {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
-    }
-)
-"""The arguments of each optimizer, with torch's defaults; Paddle's are others for RMSProp and Adagrad."""
 DECAYS = ("l2", "l1", "decoupled")
 CLIPS = ("clip_value", "clip_norm", "clip_global_norm")
 Layers = Iterable[tuple[str, object, Iterable[tuple[str, Tensor]]]]
@@ -38,18 +27,7 @@ KINDS = ("bias", "norm", "vector")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerSettings:
-    """One optimizer.
-
-    Attributes:
-        name: a key of `OPTIMIZER_DEFAULTS`.
-        weight_decay: the coefficient.
-        decay: ``l2`` and ``l1`` are added to the gradient after clipping, ``decoupled`` is AdamW's.
-        options: the optimizer's own arguments, all of them.
-        clip: one of `CLIPS`, or "".
-        limit: the largest absolute value, or norm, that clipping leaves.
-        no_decay: rules of the parameters that are not decayed: `KINDS`, or fnmatch patterns of torch's names.
-        lr_multipliers: factor of the learning rate by such rules; the first that matches holds.
-    """
+    """One optimizer, as `read_optimizer_settings` is given it: ``clip`` is one of `CLIPS`, or "", with its ``limit``."""
 
     name: str
     weight_decay: float
@@ -112,9 +90,9 @@ def read_optimizer_settings(
     Raises:
         CaseError: an unknown name or option, a value that cannot be, or what one of the frameworks cannot do.
     """
-    known = _known_options("optimizer", OPTIMIZER_DEFAULTS, name, options)
+    known = _known_options("optimizer", NAMED, name, options)
     for key, value in options.items():
-        flag = isinstance(OPTIMIZER_DEFAULTS[name][key], bool)
+        flag = isinstance(NAMED[name][key], bool)
         if not (isinstance(value, bool) if flag else is_number(value)):
             raise _error(
                 f"optimizer.{key}", "has the wrong kind of value", repr(value), "true or false" if flag else "a number"
@@ -224,45 +202,31 @@ def _error(key: str, message: str, found: object = None, expected: object = None
 # Schedules.
 
 
-REQUIRED = object()
-SCHEDULER_DEFAULTS: Mapping[str, Options] = MappingProxyType(
-    {
-        "constant": {},
-        "step": {"step_size": REQUIRED, "gamma": 0.1},
-        "multistep": {"milestones": REQUIRED, "gamma": 0.1},
-        "exponential": {"gamma": REQUIRED},
-        "cosine": {"total_steps": REQUIRED, "end_rate": 0.0},
-        "polynomial": {"total_steps": REQUIRED, "power": 1.0, "end_rate": 0.0, "cycle": False},
-        "onecycle": {
-            "total_steps": REQUIRED,
-            "pct_start": 0.3,
-            "div_factor": 25.0,
-            "final_div_factor": 1e4,
-            "anneal_strategy": "cos",
-            "three_phase": False,
-        },
-    }
-)
-"""The arguments of each schedule; torch's defaults."""
 WHOLE = ("step_size", "total_steps")
 NUMBERS = ("gamma", "end_rate", "power", "pct_start", "div_factor", "final_div_factor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSettings:
-    """One schedule.
-
-    Attributes:
-        name: a key of `SCHEDULER_DEFAULTS`.
-        options: the schedule's own arguments, all of them.
-        warmup_steps: steps of the linear warm-up in front; the schedule begins after them, at its own step 0.
-        warmup_start: the rate of step 0 as a share of the one that the schedule begins with.
-    """
+    """One schedule, as `read_scheduler_settings` is given it."""
 
     name: str
     options: Options
     warmup_steps: int
     warmup_start: float
+
+    @property
+    def torch_class(self) -> str:
+        """Torch's class."""
+        return TORCH_CLASSES[self.name]
+
+    @property
+    def arguments(self) -> Options:
+        """The arguments under the names that Paddle has for them, and torch too where it has the same."""
+        if self.name == "constant":
+            return {"lr_lambda": lambda _: 1.0}
+        names = SCHEDULES[self.torch_class].spelled
+        return {names.get(key, key): float(value) if key in NUMBERS else value for key, value in self.options.items()}
 
 
 def read_scheduler_settings(
@@ -282,7 +246,9 @@ def read_scheduler_settings(
     Raises:
         CaseError: an unknown name or option, a missing one, or a value that cannot be.
     """
-    merged = _known_options("scheduler", SCHEDULER_DEFAULTS, name, options)
+    merged = _known_options(
+        "scheduler", {known: SCHEDULES[kind].options for known, kind in TORCH_CLASSES.items()}, name, options
+    )
     for key, value in merged.items():
         if value is REQUIRED:
             raise _error(f"scheduler.{key}", "is missing", expected=f"{key}: ...")
@@ -306,19 +272,6 @@ def read_scheduler_settings(
     if not is_number(warmup_start) or not 0 <= warmup_start < 1:
         raise _error("scheduler.warmup_start", "is no fraction below 1", warmup_start, "0 <= warmup_start < 1")
     return SchedulerSettings(name=name, options=merged, warmup_steps=warmup_steps, warmup_start=float(warmup_start))
-
-
-def alike(settings: SchedulerSettings) -> tuple[str, Options]:
-    """Return torch's class and the arguments of a schedule that Paddle makes with the same ones."""
-    kinds = {
-        "step": "StepLR",
-        "multistep": "MultiStepLR",
-        "exponential": "ExponentialLR",
-        "cosine": "CosineAnnealingLR",
-    }
-    if settings.name != "cosine":
-        return kinds[settings.name], settings.options
-    return kinds["cosine"], {"T_max": settings.options["total_steps"], "eta_min": float(settings.options["end_rate"])}
 
 
 def _is_whole(value: object, *, least: int) -> bool:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch.nn import functional
 
-from tipchain.framework_types import Loss, Tensor
+from tipchain.framework_types import Function, Loss, Setting, Tensor
+
+WEIGHTS = ("weight", "pos_weight")
+"""Arguments of one factor per class."""
 
 
 def build_loss(
@@ -31,30 +33,19 @@ def build_loss(
         reduction: ``"mean"`` (over the weights of the samples that count; with soft labels over all samples) or
             ``"sum"``.
     """
-
-    def loss(output: Tensor, label: Tensor) -> Tensor:
-        factors = None if weight is None else torch.tensor(weight, dtype=output.dtype, device=output.device)
-        target = label.to(output.dtype) if soft_label else label
-        return functional.cross_entropy(
-            output,
-            target,
-            weight=factors,
-            ignore_index=ignore_index,
-            label_smoothing=label_smoothing,
-            reduction=reduction,
-        )
-
-    return loss
+    return _loss(
+        functional.cross_entropy,
+        floats=soft_label,
+        weight=weight,
+        ignore_index=ignore_index,
+        label_smoothing=label_smoothing,
+        reduction=reduction,
+    )
 
 
 def build_nll_loss(weight: Sequence[float] | None = None, ignore_index: int = -100, reduction: str = "mean") -> Loss:
     """Return the negative log likelihood of log-probabilities ``[n, c, ...]`` and class numbers ``[n, ...]``."""
-
-    def loss(output: Tensor, label: object) -> Tensor:
-        factors = None if weight is None else torch.tensor(weight, dtype=output.dtype, device=output.device)
-        return functional.nll_loss(output, label, weight=factors, ignore_index=ignore_index, reduction=reduction)
-
-    return loss
+    return _loss(functional.nll_loss, floats=False, weight=weight, ignore_index=ignore_index, reduction=reduction)
 
 
 def build_bce_loss(pos_weight: Sequence[float] | None = None, reduction: str = "mean") -> Loss:
@@ -64,13 +55,7 @@ def build_bce_loss(pos_weight: Sequence[float] | None = None, reduction: str = "
         pos_weight: one factor per class (last axis) for the positive part.
         reduction: ``"mean"`` over all elements, or ``"sum"``.
     """
-
-    def loss(output: Tensor, label: Tensor) -> Tensor:
-        factors = None if pos_weight is None else torch.tensor(pos_weight, dtype=output.dtype, device=output.device)
-        target = label.to(output.dtype)
-        return functional.binary_cross_entropy_with_logits(output, target, pos_weight=factors, reduction=reduction)
-
-    return loss
+    return _loss(functional.binary_cross_entropy_with_logits, pos_weight=pos_weight, reduction=reduction)
 
 
 def build_kl_loss(reduction: str = "batchmean") -> Loss:
@@ -79,20 +64,27 @@ def build_kl_loss(reduction: str = "batchmean") -> Loss:
     Args:
         reduction: ``"batchmean"`` (the definition: a mean over samples) or ``"sum"``.
     """
-
-    def loss(output: Tensor, label: Tensor) -> Tensor:
-        return functional.kl_div(functional.log_softmax(output, dim=1), label.to(output.dtype), reduction=reduction)
-
-    return loss
+    return _loss(lambda x, target, **how: functional.kl_div(x.log_softmax(1), target, **how), reduction=reduction)
 
 
 def build_mse_loss(reduction: str = "mean") -> Loss:
     """Return the squared error of outputs and float labels of one shape."""
-    return lambda output, label: functional.mse_loss(output, label.to(output.dtype), reduction=reduction)
+    return _loss(functional.mse_loss, reduction=reduction)
 
 
 def build_smooth_l1_loss(beta: float = 1.0, reduction: str = "mean") -> Loss:
     """Return the smooth L1 error: ``0.5 d^2 / beta``, beyond ``beta`` ``|d| - 0.5 beta`` (Girshick 2015)."""
-    return lambda output, label: functional.smooth_l1_loss(
-        output, label.to(output.dtype), beta=beta, reduction=reduction
-    )
+    return _loss(functional.smooth_l1_loss, beta=beta, reduction=reduction)
+
+
+def _loss(function: Function, *, floats: bool = True, **arguments: Setting) -> Loss:
+    """Return a function of torch's as a loss; ``floats``: labels are numbers like outputs."""
+
+    def loss(output: Tensor, label: Tensor) -> Tensor:
+        given = {
+            name: output.new_tensor(value) if name in WEIGHTS and value is not None else value
+            for name, value in arguments.items()
+        }
+        return function(output, label.to(output.dtype) if floats else label, **given)
+
+    return loss

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import torch
 
-from tipchain.facts.optimizers import classes_of, torch_options
+from tipchain.facts.optimizers import spelled
 from tipchain.framework_types import Model, Setting
 from tipchain.pairs.settings import OptimizerSettings, read_optimizer_settings, treatments_of
 
@@ -30,11 +30,9 @@ def build_optimizer(
         CaseError: an argument that cannot be, or a rule that fits no parameter.
     """
     settings = read_optimizer_settings(name=name, **arguments)
-    kind, paddle_class = classes_of(settings.name)
+    (kind, options), _ = spelled(settings.name, settings.options)
     optimizer: torch.optim.Optimizer = getattr(torch.optim, kind)(
-        _groups(settings, parameters, learning_rate, model),
-        lr=learning_rate,
-        **torch_options(paddle_class, settings.options),
+        _groups(settings, parameters, learning_rate, model), lr=learning_rate, **options
     )
     if settings.clip:
         optimizer.register_step_pre_hook(

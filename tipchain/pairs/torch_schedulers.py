@@ -11,7 +11,7 @@ from torch.optim import Optimizer, lr_scheduler
 
 from tipchain.errors import CaseError
 from tipchain.framework_types import Setting
-from tipchain.pairs.settings import alike, read_scheduler_settings
+from tipchain.pairs.settings import read_scheduler_settings
 
 
 def build_scheduler(optimizer: Optimizer, *, name: str, **arguments: Setting) -> lr_scheduler.LRScheduler:
@@ -36,16 +36,13 @@ def build_scheduler(optimizer: Optimizer, *, name: str, **arguments: Setting) ->
             expected="0",
         )
     match settings.name:
-        case "constant":
-            main = lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)
-        case "step" | "multistep" | "exponential" | "cosine":
-            kind, shared = alike(settings)
-            main = getattr(lr_scheduler, kind)(optimizer, **shared)
         case "polynomial":
             main = _polynomial(optimizer, **settings.options)
-        case _:
+        case "onecycle":
             peaks = [group["lr"] for group in optimizer.param_groups]
             main = lr_scheduler.OneCycleLR(optimizer, max_lr=peaks, cycle_momentum=False, **settings.options)
+        case _:
+            main = getattr(lr_scheduler, settings.torch_class)(optimizer, **settings.arguments)
     if not settings.warmup_steps:
         return main
     steps, start = settings.warmup_steps, settings.warmup_start

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tipchain.explain.preflight.optimizers import differences, match
-from tipchain.explain.preflight.schedules import read
+from tipchain.explain.preflight.optimizers import compare
+from tipchain.explain.preflight.schedules import differences, read
 
 W = "[one for one in m.parameters() if one.ndim > 1]"
 V = "[one for one in m.parameters() if one.ndim <= 1]"
@@ -87,24 +87,20 @@ def built(live, pair, ours, theirs):
 
 def settings(pair, ours, theirs):
     port = dict(pair.port.named_parameters())
-    matched, *alone = match(ours, theirs, [(name, one, port[name]) for name, one in pair.reference.named_parameters()])
-    return differences(matched, theirs), alone
-
-
-def findings(live, pair, ours, theirs):
-    return settings(pair, *built(live, pair, ours, theirs))[0]
+    found = compare(ours, theirs, [(name, one, port[name]) for name, one in pair.reference.named_parameters()])
+    return found.found, [found.port_alone, found.reference_alone]
 
 
 @pytest.mark.parametrize(("ours", "theirs"), EQUAL)
 def test_optimizers_made_alike_differ_in_nothing(live, pair, ours, theirs):
-    assert findings(live, pair, ours, theirs) == []
+    assert settings(pair, *built(live, pair, ours, theirs))[0] == []
 
 
 @pytest.mark.parametrize(("ours", "theirs", "name", "expected", "actual"), CHANGED)
 def test_a_changed_setting_of_an_optimizer_is_the_one_finding(live, pair, ours, theirs, name, expected, actual):
-    (found,) = findings(live, pair, ours, theirs)
-    shown, port_shown = found.shown
-    assert found.name == name
+    (found,), _ = settings(pair, *built(live, pair, ours, theirs))
+    port_shown, _, shown = found.message.partition(", the reference's ")
+    assert found.path[-1] == name
     assert expected in shown
     assert actual in port_shown
     assert found.fix
@@ -114,8 +110,7 @@ def test_a_regularizer_of_a_parameter_comes_before_the_optimizers(live, pair):
     ours, theirs = built(live, pair, SGD.format(", weight_decay=1e-4"), MOMENTUM.format(", weight_decay=1e-4"))
     pair.port[0].weight.regularizer = live.paddle.regularizer.L2Decay(0.5)
     (found,), _ = settings(pair, ours, theirs)
-    assert (found.name, found.shown[1]) == ("weight_decay", "0.5 (l2)")
-    assert "for 0.weight" in found.message
+    assert "`weight_decay` of the port's optimizer is 0.5 (l2) for 0.weight" in found.message
 
 
 def test_parameters_that_one_side_alone_updates_are_told(live, pair):
@@ -188,8 +183,7 @@ def told(live, ours, theirs):
         "S": live.torch.optim.lr_scheduler,
         "L": live.paddle.optimizer.lr,
     }
-    ours, theirs = eval(f"S.{ours}", names), eval(f"L.{theirs}", names)
-    return list(read(ours, 0).differences(read(theirs, 1)))
+    return list(differences(read(eval(f"S.{ours}", names), 0), read(eval(f"L.{theirs}", names), 1)))
 
 
 @pytest.mark.parametrize(("ours", "theirs"), ALIKE)
@@ -200,7 +194,7 @@ def test_schedules_made_alike_differ_in_nothing(live, ours, theirs):
 @pytest.mark.parametrize(("ours", "theirs", "name", "expected", "actual"), OTHER)
 def test_a_changed_argument_of_a_schedule_is_the_one_finding(live, ours, theirs, name, expected, actual):
     (found,) = told(live, ours, theirs)
-    shown, port_shown = found.shown
-    assert found.name == name
+    port_shown, _, shown = found.message.partition(", the reference's ")
+    assert found.path[-1] == name
     assert expected in shown
     assert actual in port_shown

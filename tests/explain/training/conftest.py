@@ -27,11 +27,15 @@ class Pieces:
 
         return check_loss(self.sides, (reference, port), outputs, labels, **options)
 
+    def trained(self, builders: Any, **options: Any) -> Any:
+        from tipchain.explain.causes.optimizer_builders import TrainingPair
+
+        return TrainingPair(sides=self.sides, optimizers=builders, **{"models": (self.reference, self.port), **options})
+
     def optimizers(self, reference: Any, port: Any, **options: Any) -> Any:
         from tipchain.explain.causes.optimizers import check_optimizers
 
-        models = options.pop("models", (self.reference, self.port))
-        return check_optimizers(self.sides, *models, (reference, port), **options)
+        return check_optimizers(self.trained((reference, port), **options))
 
     def schedulers(self, reference: Any, port: Any, builders: Any = None, **options: Any) -> Any:
         from tipchain.explain.causes.schedules import check_schedulers
@@ -40,7 +44,7 @@ class Pieces:
             lambda parameters: self.torch.optim.SGD(parameters, lr=0.1),
             lambda parameters, learning_rate: self.paddle.optimizer.SGD(learning_rate, parameters=parameters),
         )
-        return check_schedulers(self.sides, self.reference, self.port, builders or plain, (reference, port), **options)
+        return check_schedulers(self.trained(builders or plain, schedulers=(reference, port), **options))
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ def opened(pieces, kits, models, **options):
         lambda p: kits.ours.Adagrad(p, lr=0.1, initial_accumulator_value=0.1),
         lambda parameters: kits.theirs.Adagrad(0.1, parameters=parameters, initial_accumulator_value=0.1),
     )
-    return open_both(pieces.sides, models, builders, None, None, **options)
+    return open_both(pieces.trained(builders, models=models), **options)
 
 
 def test_both_sides_keep_the_same_elements_of_large_parameters_only(pieces, kits, large):

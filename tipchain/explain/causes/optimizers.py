@@ -2,93 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 
 from tipchain.core.language import listed
 from tipchain.errors import Outcome, TipchainError
-from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, open_both
+from tipchain.explain.causes.optimizer_builders import Opened, TrainingPair, open_both
 from tipchain.explain.findings import Diagnosis, PieceCheck, at_source, failed_to_run
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.preflight.optimizers import (
     SHOWN,
-    Matched,
-    SettingDifference,
+    Treatments,
     build,
-    differences,
+    compare,
     keep,
     level_epsilons,
-    match,
     read_paddle,
     read_torch,
-    with_settings,
 )
+from tipchain.explain.preflight.settings import OPTIMIZER, Path, explaining
 from tipchain.facts.optimizers import BY_NAME
 from tipchain.framework_types import Array
-from tipchain.frameworks.live_models import Sides
-from tipchain.frameworks.paddle_ import PaddleUpdates, parameter_groups
+from tipchain.frameworks.paddle_ import parameter_groups
 from tipchain.numbers.compare import common_factor
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
 
 # The port's optimizer built again with the reference's settings.
 
 
-OPTIMIZER = "optimizer"
-
-
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    """Both optimizers' treatments of the parameters, and the parameters that one side alone updates."""
-
-    matched: Matched
-    found: list[SettingDifference]
-    alone: tuple[list[str], list[str]]
-
-
-def _settings_of(opened: Opened) -> _Settings:
-    ours, theirs = opened.sides
-    tensors = ((name, ours.tensor(name), theirs.tensor(name)) for name in opened.names)
-    matched, *alone = match(ours.optimizer, theirs.optimizer, tensors)
-    return _Settings(matched, differences(matched, theirs.optimizer), (alone[0], alone[1]))
-
-
-def _rebuild(opened: Opened, settings: _Settings, names: Sequence[str]) -> None:
+def _rebuild(opened: Opened, settings: Treatments, paths: Sequence[Path]) -> None:
     """Build the port's optimizer again with the reference's values of some settings."""
-    ours, port = opened.sides
-    assert isinstance(port, PaddleUpdates)
+    port = opened.port
     treatments = [
-        (part.tensor, with_settings(actual, expected, names))
+        (part.tensor, actual.following(expected, paths))
         for name, expected, actual in settings.matched
         for part in port.slots[name].parts
     ]
     port.optimizer = build(port.framework.paddle, port.optimizer, treatments)
-    level_epsilons(ours.optimizer, port.optimizer)
+    level_epsilons(opened.reference.optimizer, port.optimizer)
     port.hold_rate(float(port.optimizer.get_lr()))
 
 
 def _lend(opened: Opened) -> None:
     """Give the port's optimizer the gradients that the reference's is left with once it has clipped them, and clip no more."""
-    ours, port = opened.sides
-    assert isinstance(port, PaddleUpdates)
+    ours, port = opened.reference, opened.port
     lent: dict[str, Array] = {}
 
     def take(*_: object) -> None:
         held = ((name, ours.tensor(name).grad) for name in opened.names)
-        lent.update((name, gradient.detach().cpu().numpy()) for name, gradient in held if gradient is not None)
-
-    def put() -> None:
-        for name, gradient in lent.items():
-            for part in port.slots[name].parts:
-                part.tensor.grad = None
-            port.add_gradient(name, gradient)
+        lent.update((name, ours.framework.array(gradient)) for name, gradient in held if gradient is not None)
 
     ours.optimizer.register_step_post_hook(take)
     keep(port.optimizer, "grad_clip", None)
-    port.clip = put
+    port.clip = lambda: port.give(lent)
 
 
 def _clippings(opened: Opened) -> list[str]:
@@ -110,45 +80,37 @@ def _clip_words(clip: object) -> str:
     return f"`{getattr(clip, '__qualname__', kind.__name__)}`{at_source(clip)}"
 
 
-def causes(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> tuple[Diagnosis, ...]:
-    """Return the settings with which the port's updates are the reference's; else both first updates that part.
-
-    Args:
-        ran: both optimizers as they are.
-        again: runs both once more, with something done to them first.
-    """
+def causes(ran: _Ran) -> tuple[Diagnosis, ...]:
+    """Return the settings with which the port's updates are the reference's; else both first updates that part."""
     settings = ran.settings
     shown = _shown(ran)
     if settings is None:
         return (shown,)
-    aside = {*settings.alone[0], *settings.alone[1]}
+    aside = {*settings.port_alone, *settings.reference_alone}
 
-    def explained(names: Sequence[str], *, lend: bool = False) -> float:
+    def explained(paths: Sequence[Path], *, lend: bool = False) -> float:
         def change(opened: Opened) -> None:
-            if names:
-                _rebuild(opened, settings, names)
+            if paths:
+                _rebuild(opened, settings, paths)
             if lend:
                 _lend(opened)
 
         try:
-            return _gone(ran, again(change), aside)
+            others = ran.again(change).watched
         except Exception:  # noqa: BLE001  (an optimizer that takes no such value explains nothing)
             return 0.0
+        left = [np.sqrt(others[name].total / ran.watched[name].total) for name in ran.failing if name not in aside]
+        return max(0.0, 1 - float(max(left, default=1.0)))
 
-    alone = [
-        _updated_by_one(names, side) for side, names in zip(("port", "reference"), settings.alone, strict=True) if names
-    ]
+    alone = [_updated_by_one(names, of_port=True) for names in [settings.port_alone] if names]
+    alone += [_updated_by_one(names, of_port=False) for names in [settings.reference_alone] if names]
     if not set(ran.failing) - aside:
         return tuple(alone)
-    alone_shares = {one.name: explained([one.name]) for one in settings.found}
-    names = sorted(alone_shares, key=lambda name: -alone_shares[name])
-    found = sorted(settings.found, key=lambda one: names.index(one.name))
-    for tried in (names[:1], names) if names else ():
-        share = alone_shares[tried[0]] if len(tried) == 1 else explained(tried)
-        if share >= EXPLAINED:
-            proof = f"with the reference's value {share:.2%} of the difference is gone; {shown.message}"
-            return (*alone, *(_of_setting(one, proof, share) for one in found if one.name in tried))
-    share = explained(names, lend=True)
+    found, count, share = explaining(settings.found, explained)
+    if count:
+        proof = f"with the reference's value {share:.2%} of the difference is gone; {shown.message}"
+        return (*alone, *(one.diagnosed(proof, share) for one in found[:count]))
+    share = explained(list(dict.fromkeys(one.path for one in found)), lend=True)
     clips = _clippings(ran.opened)
     if share >= EXPLAINED:
         proof = f"with the gradients that the reference's update uses {share:.2%} of the difference is gone"
@@ -160,43 +122,19 @@ def causes(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> tu
         if any(clips):
             evidence = f"{proof}; {shown.message}"
             alone.append(replace(shown, code="setting", message=message, evidence=evidence, explained=share, fix=fix))
-    told = [*alone, *(_of_setting(one, f"{shown.message}; {shown.evidence}") for one in found)]
+    told = [*alone, *(one.diagnosed(f"{shown.message}; {shown.evidence}") for one in found)]
     return tuple(told) or (shown,)
 
 
-def _gone(ran: _Ran, other: _Ran, aside: set[str]) -> float:
-    """Return the share of the difference that is gone in another run, in the parameter where that is least."""
-    shares = [
-        1 - np.sqrt(other.watched[name].total / ran.watched[name].total) for name in ran.failing if name not in aside
-    ]
-    return max(0.0, float(min(shares, default=0.0)))
-
-
-def _of_setting(setting: SettingDifference, evidence: str, explained: float | None = None) -> Diagnosis:
-    return Diagnosis(
-        code="setting",
-        port_path=OPTIMIZER,
-        message=setting.message,
-        evidence=evidence,
-        explained=explained,
-        fix=setting.fix,
-    )
-
-
-def _updated_by_one(names: Sequence[str], side: str) -> Diagnosis:
+def _updated_by_one(names: Sequence[str], *, of_port: bool) -> Diagnosis:
     shown = listed(list(dict.fromkeys(names)), SHOWN)
-    port = side == "port"
-    return Diagnosis(
-        code="setting",
-        port_path=OPTIMIZER,
-        message=f"the port alone updates {shown}, the reference does not"
-        if port
-        else f"the reference alone updates {shown}, the port does not",
-        evidence="both optimizers' parameters, `requires_grad` and `stop_gradient`",
-        fix=f"leave {shown} out of the optimizer"
-        if port
-        else f"give {shown} to the optimizer, with stop_gradient=False",
-    )
+    message = f"the reference alone updates {shown}, the port does not"
+    fix = f"give {shown} to the optimizer, with stop_gradient=False"
+    if of_port:
+        message = f"the port alone updates {shown}, the reference does not"
+        fix = f"leave {shown} out of the optimizer"
+    evidence = "both optimizers' parameters, `requires_grad` and `stop_gradient`"
+    return Diagnosis(code="setting", port_path=OPTIMIZER, message=message, evidence=evidence, fix=fix)
 
 
 def _shown(ran: _Ran) -> Diagnosis:
@@ -212,8 +150,9 @@ def _shown(ran: _Ran) -> Diagnosis:
         optimizer = type(side.optimizer)
         own = "" if optimizer.__module__.startswith(("torch.", "paddle.")) else at_source(optimizer)
         treatment = next((one for tensor, one in treatments if tensor is side.tensor(name)), None)
-        options = {} if treatment is None else {"decay": treatment.decay or 0, **treatment.options}
-        arguments = ", ".join(f"{key}={value}" for key, value in options.items())
+        options = {} if treatment is None else dict(treatment.arguments)
+        told = {"decay": options.pop("weight_decay", ()) or 0, **options} if options else {}
+        arguments = ", ".join(f"{key}={value}" for key, value in told.items() if key != "learning_rate")
         classes.append(f"{optimizer.__name__}({arguments}){own}")
         kinds.append("" if treatment is None else treatment.kind)
     where = f"{optimizer.__name__}{own}"
@@ -273,11 +212,14 @@ class _ParameterCourse:
 
 @dataclass(frozen=True, slots=True)
 class _Ran:
+    """Updates of both optimizers; ``again`` runs both once more, with something done to them first."""
+
     opened: Opened
     watched: Mapping[str, _ParameterCourse]
     updates: int
     double: bool
-    settings: _Settings | None = None
+    settings: Treatments | None
+    again: Callable[[Callable[[Opened], object]], _Ran]
 
     @property
     def failing(self) -> list[str]:
@@ -290,69 +232,41 @@ class _Ran:
         return any(kept.moved for kept in self.watched.values())
 
 
-def check_optimizers(
-    sides: Sides,
-    reference: object,
-    port: object,
-    builders: tuple[Builder, Builder],
-    iterations: int = 5,
-    names: Mapping[str, str] | None = None,
-    seed: int = 0,
-    schedulers: tuple[Builder | None, Builder | None] | None = None,
-    clips: Clips = (None, None),
-) -> PieceCheck:
+def check_optimizers(pair: TrainingPair) -> PieceCheck:
     """Compare every update that two optimizers make of the same gradients, from the same parameters, in float64.
 
-    Models are copied, neither is changed; of large parameters only some elements are updated, as long as those agree
-    (see `tipchain.explain.causes.optimizer_builders`). Builders are called with what their parameters' names ask for: a list of
-    parameters (or the first that has no telling name), ``model``, and a learning rate where they must have one. With
-    schedules, or where Paddle's optimizer holds one, both sides have the reference's rate: `check_schedulers` compares
-    what becomes of it. Clipping in a training loop is seen only where ``clips`` tell it.
-
-    Args:
-        sides: torch's and Paddle's.
-        reference: a ``torch.nn.Module``.
-        port: a ``paddle.nn.Layer``.
-        builders: torch's and Paddle's optimizer.
-        iterations: updates at least; never fewer than eight, or five of a model of which more than four million elements are updated.
-        names: Paddle's name by torch's where names and structure cannot tell.
-        seed: of the gradients.
-        schedulers: the builders of schedules, where Paddle's optimizer is given one.
-        clips: what each side's loop does to the gradients before an update, called as builders are.
+    There are at least eight updates, five of a model of which more than four million elements are updated. Of large
+    parameters only some elements are updated, as long as those agree (`shrink`). With schedules, or where Paddle's optimizer
+    holds one, both sides have the reference's rate: `check_schedulers` compares what becomes of it.
 
     Returns:
         FAIL with both updates of the first that differs; ERROR where a builder or a step raises, no parameter could be
         matched, or no update moves anything; ``left_out`` lists parameters that could not be matched.
     """
 
-    def run(*, double: bool, whole: bool, change: Callable[[Opened], object] | None = None) -> _Ran:
-        opened = open_both(
-            sides, (reference, port), builders, schedulers, names, double=double, whole=whole, clips=clips
-        )
+    def run(change: Callable[[Opened], object] | None = None, *, double: bool = True, whole: bool = True) -> _Ran:
+        opened = open_both(pair, double=double, whole=whole)
+        opened.level()
         settings = None
         if change is not None:
             change(opened)
         else:
+            ours, theirs = opened.sides
+            tensors = ((name, ours.tensor(name), theirs.tensor(name)) for name in opened.names)
             with suppress(Exception):  # an optimizer of the user's may say nothing about itself
-                settings = _settings_of(opened)
-        updates = max(iterations, len(SIZES) if opened.elements <= LARGE else FEW)
-        watched = _run(opened, updates, seed, double=double)
-        return _Ran(opened, watched, updates, double, settings)
-
-    def judge(ran: _Ran, *, whole: bool) -> PieceCheck:
-        return _judge(ran, lambda change: run(double=ran.double, whole=whole, change=change))
-
-    def attempt(*, double: bool) -> PieceCheck:
-        return judge(run(double=double, whole=True), whole=True)
+                settings = compare(ours.optimizer, theirs.optimizer, tensors)
+        updates = max(pair.iterations, len(SIZES) if opened.elements <= LARGE else FEW)
+        watched = _run(opened, updates, pair.seed, double=double)
+        return _Ran(opened, watched, updates, double, settings, partial(run, double=double, whole=whole))
 
     try:
         with suppress(Exception):  # an optimizer that keeps tensors of the parameters' sizes from the start
-            ran = run(double=True, whole=False)
+            ran = run(whole=False)
             if ran.opened.whole or (ran.moved and not ran.failing):
-                return judge(ran, whole=False)
+                return _judge(ran)
         with suppress(RuntimeError, NotImplementedError, ValueError):  # a kernel that takes no float64
-            return attempt(double=True)
-        return attempt(double=False)
+            return _judge(run())
+        return _judge(run(double=False))
     except TipchainError as error:
         return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
@@ -361,9 +275,7 @@ def check_optimizers(
 
 def _run(opened: Opened, count: int, seed: int, *, double: bool) -> dict[str, _ParameterCourse]:
     """Step both sides with equal gradients, and keep how far their updates are apart."""
-    reference, port = opened.sides
-    keeps_rate = isinstance(port, PaddleUpdates) and port.keeps_rate
-    values = {name: reference.value(name) for name in opened.names}
+    values = {name: opened.reference.value(name) for name in opened.names}
     watched = {}
     for name, value in values.items():
         chosen = slice(None, None, max(1, value.size // KEPT))
@@ -374,13 +286,15 @@ def _run(opened: Opened, count: int, seed: int, *, double: bool) -> dict[str, _P
     usual = float(np.median([one for one in sizes.values() if one > 0] or [1.0]))
     scales = {name: size if size > 0 else usual for name, size in sizes.items()}
     for step in range(count):
-        for name, given in _gradients(values, scales, seed, step):
-            kept = watched[name]
+        for number, (name, kept) in enumerate(watched.items()):
+            generator = np.random.default_rng([seed, step, number])
+            drawn = generator.standard_normal(min(values[name].size, DRAWN))
+            given = np.resize(drawn * (SIZES[step % len(SIZES)] * scales[name]), values[name].shape)
             kept.gradients.append(given.reshape(-1)[kept.chosen].copy())
             for side in opened.sides:
                 side.add_gradient(name, given)
         for side in opened.sides:
-            if not keeps_rate:
+            if not opened.port.keeps_rate:
                 side.set_rate(SHARES[step % len(SHARES)])
             side.step()
         for name, kept in watched.items():
@@ -402,21 +316,11 @@ def _run(opened: Opened, count: int, seed: int, *, double: bool) -> dict[str, _P
     return watched
 
 
-def _gradients(
-    values: Mapping[str, Array], scales: Mapping[str, float], seed: int, step: int
-) -> Iterator[tuple[str, Array]]:
-    size = SIZES[step % len(SIZES)]
-    for number, (name, value) in enumerate(values.items()):
-        generator = np.random.default_rng([seed, step, number])
-        drawn = generator.standard_normal(min(value.size, DRAWN)) * (size * scales[name])
-        yield name, np.resize(drawn, value.shape)
-
-
 def _limit(*, double: bool) -> float:
     return APART if double else ROUGH
 
 
-def _judge(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> PieceCheck:
+def _judge(ran: _Ran) -> PieceCheck:
     opened, watched, failing = ran.opened, ran.watched, ran.failing
     numbers = {
         "parameters": float(len(watched)),
@@ -431,15 +335,15 @@ def _judge(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> Pi
         ]
         for number, side in enumerate(("reference_update", "port_update"))
     }
-    common: dict[str, Any] = {"numbers": numbers, "curves": curves, "left_out": opened.left_out}
+    check = PieceCheck(outcome=Outcome.FAIL, reason="", numbers=numbers, curves=curves, left_out=opened.left_out)
     left = f"; {len(opened.left_out)} parameters could not be matched" if opened.left_out else ""
     hidden = [] if failing or ran.settings is None else ran.settings.found
     if hidden:
-        told = tuple(_of_setting(one, f"{ran.updates} updates of equal gradients agree all the same") for one in hidden)
-        return PieceCheck(outcome=Outcome.FAIL, reason=hidden[0].message, diagnoses=told, **common)
+        told = tuple(one.diagnosed(f"{ran.updates} updates of equal gradients agree all the same") for one in hidden)
+        return replace(check, reason=hidden[0].message, diagnoses=told)
     if not ran.moved:
         reason = f"proves nothing: no update moves any parameter, on either side{left}"
-        return PieceCheck(outcome=Outcome.ERROR, reason=reason, **common)
+        return replace(check, outcome=Outcome.ERROR, reason=reason)
     if not failing:
         given = f"; {opened.note}" if opened.note else ""
         given += "" if ran.double else "; in float32, for one side does not run in float64"
@@ -447,7 +351,7 @@ def _judge(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> Pi
             f"{ran.updates} updates of {len(watched)} parameters agree to {numbers['largest_update_difference']:.1e} of "
             f"their size{given}{left}"
         )
-        return PieceCheck(outcome=Outcome.PASS, reason=reason, **common)
+        return replace(check, outcome=Outcome.PASS, reason=reason)
     first = min(failing, key=lambda name: watched[name].step)
     step = watched[first].step
     expected, actual = (float(np.sqrt(np.mean(side[step] ** 2))) for side in watched[first].updates)
@@ -455,4 +359,4 @@ def _judge(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> Pi
         f"{len(failing)} of {len(watched)} parameters are updated otherwise; first {first} at update {step + 1}: "
         f"expected a step of size {expected:.6g}, actual {actual:.6g}, apart by {watched[first].worst:.1e} of it{left}"
     )
-    return PieceCheck(outcome=Outcome.FAIL, reason=reason, diagnoses=causes(ran, again), **common)
+    return replace(check, reason=reason, diagnoses=causes(ran))

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import reduce
-from types import ModuleType
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from tipchain.core.blame import one_line
 from tipchain.errors import Outcome, TipchainError
-from tipchain.explain.causes.optimizer_builders import Builder, build_both, build_torch_schedule, copied, slots_of
+from tipchain.explain.causes.optimizer_builders import Opened, TrainingPair, build_torch_schedule, open_both
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
-from tipchain.explain.preflight.optimizers import SettingDifference
-from tipchain.explain.preflight.schedules import ScheduleSettings, read
+from tipchain.explain.preflight.schedules import as_call, build, differences, has_functions, read
+from tipchain.explain.preflight.settings import SCHEDULER, SettingDifference, Settings, explaining
 from tipchain.framework_types import Array, Schedule
 from tipchain.frameworks import Updates
-from tipchain.frameworks.live_models import Sides
-from tipchain.frameworks.paddle_ import PaddleUpdates
 from tipchain.numbers.tolerance import SAME_DOUBLE, SAME_SINGLE
-
-SCHEDULER = "scheduler"
 
 
 def _close(expected: Array, actual: Array) -> npt.NDArray[np.bool_]:
@@ -34,65 +29,40 @@ def _close(expected: Array, actual: Array) -> npt.NDArray[np.bool_]:
 
 
 def _causes(
-    lr: ModuleType,
-    settings: tuple[ScheduleSettings, ScheduleSettings],
-    curves: tuple[Array, Array],
-    name: str,
-    factor: float,
+    opened: Opened, settings: tuple[Settings, Settings], name: str, curves: tuple[Array, Array]
 ) -> tuple[Diagnosis, ...]:
-    """Return the settings with which the port's schedule has the reference's rates; else both where the rates part.
-
-    Args:
-        lr: Paddle's schedules.
-        settings: of both.
-        curves: both rates of a parameter, ``[steps]``.
-        name: of the parameter.
-        factor: of the port's schedule that the parameter's rate is.
-    """
+    """Return the settings with which the port's schedule has the reference's rates of a parameter; else where the rates part."""
     (reference, port), (expected, actual) = settings, curves
+    lr, factor = opened.port.framework.paddle.optimizer.lr, opened.port.factor(name)
     step = int(np.argmax(~_close(expected, actual)))
     near = slice(max(step - 1, 0), step + 2)
     rates = [", ".join(f"{one:.6g}" for one in curve[near]) for curve in curves]
     shown = f"from step {near.start} on the rates of {name} are {rates[1]} in the port, {rates[0]} in the reference"
+    proof = f"{shown}; with the reference's value the port's own schedule gives the reference's rates"
     classes = f"the port's schedule is {port.words}, the reference's {reference.words}"
-    for mended, differences in _mended(reference, port):
-        curve = _curve(lr, mended, len(expected))
-        if curve is not None and _close(expected, factor * curve).all():
-            proof = f"{shown}; with the reference's value the port's own schedule gives the reference's rates"
-            if differences:
-                return tuple(_diagnosis("setting", one.message, proof, one.fix, 1.0) for one in differences)
-            fix = f"use `paddle.optimizer.lr.{mended.call}`"
-            return (_diagnosis("setting", classes, proof, fix, 1.0),)
+
+    def explained(tried: Settings) -> float:
+        try:
+            schedule = build(lr, tried)
+            advance, curve = stepper(schedule), [float(schedule())]
+            for at in range(1, len(expected)):
+                advance(at)
+                curve.append(float(schedule()))
+        except Exception:  # noqa: BLE001  (a schedule that does not take the value proves nothing)
+            return 0.0
+        return float(_close(expected, factor * np.array(curve)).all())
+
+    apart = list(differences(reference, port))
+    found, count, share = explaining(apart, lambda paths: explained(port.following(reference, paths)))
+    if count:
+        return tuple(one.diagnosed(proof, share) for one in found[:count])
+    if not found and reference.kind and not has_functions(reference) and explained(reference):
+        return (_diagnosis("setting", classes, proof, f"use `paddle.optimizer.lr.{as_call(reference)}`", 1.0),)
     own = "" if factor == 1 else f", and {name} has {factor:.6g} times its rate"
     message = (
         f"at step {step} the learning rate is {actual[step]:.6g}, the reference's {expected[step]:.6g}: {classes}{own}"
     )
     return (_diagnosis("parting", message, shown, "let the port's schedule give the reference's rates"),)
-
-
-def _mended(
-    reference: ScheduleSettings, port: ScheduleSettings
-) -> Iterator[tuple[ScheduleSettings, list[SettingDifference]]]:
-    """Yield the port's settings with one of the reference's, then with all, and which they are."""
-    found = list(reference.differences(port))
-    for one in found:
-        yield port.given(one.path, one.expected), [one]
-    if len(found) > 1:
-        yield reduce(lambda made, one: made.given(one.path, one.expected), found, port), found
-    if not found and reference.kind and not reference.has_functions:
-        yield reference, []
-
-
-def _curve(lr: ModuleType, settings: ScheduleSettings, count: int) -> Array | None:
-    try:
-        schedule = settings.build(lr)
-        advance, rates = stepper(schedule), [float(schedule())]
-        for step in range(1, count):
-            advance(step)
-            rates.append(float(schedule()))
-    except Exception:  # noqa: BLE001  (a schedule that does not take the value proves nothing)
-        return None
-    return np.array(rates)
 
 
 def _diagnosis(code: str, message: str, evidence: str, fix: str, explained: float | None = None) -> Diagnosis:
@@ -122,47 +92,23 @@ class _Curves:
     stopped: str
 
 
-def check_schedulers(
-    sides: Sides,
-    reference: object,
-    port: object,
-    builders: tuple[Builder, Builder],
-    schedulers: tuple[Builder | None, Builder | None],
-    iterations: int = 5,
-    names: Mapping[str, str] | None = None,
-) -> PieceCheck:
+def check_schedulers(pair: TrainingPair) -> PieceCheck:
     """Step both schedules and compare the learning rate of every parameter at every step.
 
-    Builders are called with what their parameters' names ask for: torch's with the optimizer; Paddle's with the
-    learning rate, the optimizer (None where its builder takes the schedule as its learning rate), or nothing. A schedule
-    that steps by a metric is given one that falls and then stays.
-
-    Args:
-        sides: torch's and Paddle's.
-        reference: a ``torch.nn.Module``.
-        port: a ``paddle.nn.Layer``.
-        builders: of the optimizers.
-        schedulers: of the schedules; None: the rate stays.
-        iterations: steps at least; else to the end of the longer schedule, 200 where none says.
-        names: Paddle's name by torch's where names and structure cannot tell.
+    They are stepped to the end of the longer schedule, 200 times where none says. A schedule that steps by a metric is given
+    one that falls and then stays.
 
     Returns:
         FAIL with both rates of the first step that differs; ERROR where something raises or no rate ever moves.
         ``curves`` holds ``reference_lr`` and ``port_lr``, of the parameter that differs first, if one does.
     """
+    iterations, (torchs, port_builder) = pair.iterations, pair.schedulers or (None, None)
     try:
-        model, port_model = copied(sides.reference, reference), copied(sides.port, port)
-        slots, _ = slots_of(model, port_model, names)
-        optimizer, other, paddles = build_both(sides, builders, (model, port_model), schedulers)
-        torchs, _ = schedulers
-        schedule = build_torch_schedule(torchs, optimizer)
-        if paddles is not None:
-            other.set_lr_scheduler(paddles)
-        ours = sides.reference.framework.updates(model, optimizer, {})
-        theirs = PaddleUpdates(sides.port.framework, slots, other)  # type: ignore[arg-type]
+        opened = open_both(pair)
+        schedule, paddles = build_torch_schedule(torchs, opened.reference.optimizer), opened.schedule
         settings = read(schedule, 0), read(paddles, 1)
         count = _count((schedule, paddles), iterations)
-        expected, actual = _walk(ours, schedule, count), _walk(theirs, paddles, count)
+        expected, actual = _walk(opened.reference, schedule, count), _walk(opened.port, paddles, count)
     except TipchainError as error:
         return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
@@ -172,25 +118,22 @@ def check_schedulers(
         return PieceCheck(
             outcome=Outcome.ERROR, reason=f"a schedule stopped after {short.steps} steps: {short.stopped}"
         )
-    lr = sides.port.framework.paddle.optimizer.lr  # type: ignore[union-attr]
-    settings_apart = settings[0].differences(settings[1])
     return _judge(
         expected,
         actual,
-        lambda name, curves: _causes(lr, settings, curves, name, theirs.factor(name)),
-        [one for one in settings_apart if not isinstance(one.expected, ScheduleSettings)],
-        any(one is not None for one in schedulers),
+        partial(_causes, opened, settings),
+        [one for one in differences(*settings) if not isinstance(one.expected, Settings)],
+        torchs is not None or port_builder is not None,
     )
 
 
 def _count(schedules: tuple[object, object], iterations: int) -> int:
     found = [_length(one) for one in schedules if one is not None]
     ends = [length for length, repeats in found if length and not repeats]
+    least = max(STEPS, *(length for length, _ in found)) if found else STEPS
     if ends and not any(repeats for _, repeats in found):
-        return min(max(iterations, max(ends) + 1), MOST_STEPS)
-    return (
-        min(max(iterations, STEPS, *(length for length, _ in found)), MOST_STEPS) if found else max(iterations, STEPS)
-    )
+        least = max(ends) + 1
+    return min(max(iterations, least), MOST_STEPS)
 
 
 def _length(schedule: object) -> tuple[int, bool]:
@@ -263,7 +206,12 @@ def _judge(
         "steps": float(count),
         "largest_lr_difference": max(float(np.abs(one - other).max()) for _, one, other in pairs) / (largest or 1.0),
     }
-    curves = {"reference_lr": one.tolist(), "port_lr": other.tolist()}
+    check = PieceCheck(
+        outcome=Outcome.FAIL,
+        reason="",
+        numbers=numbers,
+        curves={"reference_lr": one.tolist(), "port_lr": other.tolist()},
+    )
     momentum = ours.momentum[:count]
     if apart:
         step = int(np.argmax(~_close(one, other)))
@@ -272,8 +220,7 @@ def _judge(
             f"learning rates differ at {np.count_nonzero(~_close(one, other))} of {count} steps{rest}; first at step "
             f"{step}: expected {one[step]:.9g}, actual {other[step]:.9g}"
         )
-        found = causes(name, (one, other))
-        return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, curves=curves, diagnoses=found)
+        return replace(check, reason=reason, diagnoses=causes(name, (one, other)))
     if np.ptp(momentum) > 0:
         low, high = float(momentum.min()), float(momentum.max())
         cause = _diagnosis(
@@ -282,19 +229,15 @@ def _judge(
             "OneCycleLR and CyclicLR of torch have cycle_momentum=True by default; Paddle's leave the momentum alone",
             "pass cycle_momentum=False to the reference, or set the momentum in the port's loop",
         )
-        return PieceCheck(
-            outcome=Outcome.FAIL, reason=cause.message, numbers=numbers, curves=curves, diagnoses=(cause,)
-        )
+        return replace(check, reason=cause.message, diagnoses=(cause,))
     if differences:
         agreed = f"{count} learning rates of {len(pairs)} parameters agree all the same"
-        found = tuple(_diagnosis("setting", one.message, agreed, one.fix) for one in differences)
-        return PieceCheck(
-            outcome=Outcome.FAIL, reason=found[0].message, numbers=numbers, curves=curves, diagnoses=found
-        )
+        found = tuple(one.diagnosed(agreed) for one in differences)
+        return replace(check, reason=found[0].message, diagnoses=found)
     if scheduled and largest == 0:
-        return PieceCheck(outcome=Outcome.ERROR, reason="proves nothing: every learning rate is 0", numbers=numbers)
+        return replace(check, outcome=Outcome.ERROR, reason="proves nothing: every learning rate is 0", curves={})
     still = " (none of them moves)" if all(np.ptp(one) == 0 for _, one, _ in pairs) else ""
     reason = f"{count} learning rates{still} of {len(pairs)} parameters agree"
     if theirs.steps < ours.steps:
         reason += f"; then the port's schedule raises, the reference's does not: {theirs.stopped}"
-    return PieceCheck(outcome=Outcome.PASS, reason=reason, numbers=numbers, curves=curves)
+    return replace(check, outcome=Outcome.PASS, reason=reason)

@@ -4,128 +4,79 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import ModuleType
 
 from tipchain.core.language import listed
-from tipchain.facts.optimizers import ABSENT, BY_CLASS, BY_NAME, DEFAULTS, OptimizerKind
+from tipchain.explain.preflight.settings import OPTIMIZER, SettingDifference, Settings, shown
+from tipchain.facts.optimizers import ABSENT, BY_CLASS, BY_NAME, OptimizerKind
 from tipchain.facts.settings import plain, same, tidy
 from tipchain.framework_types import Optimizer, Options, Setting, Tensor
 from tipchain.frameworks.base import rate_factor
 from tipchain.frameworks.paddle_ import parameter_groups
 
 Decay = tuple[tuple[str, float], ...]
-"""Decay of a parameter: forms (``l2``, ``l1``, ``decoupled``) and coefficients; empty: none."""
+"""``weight_decay`` of a parameter: forms (``l2``, ``l1``, ``decoupled``) and coefficients; empty: none."""
 PACKAGES = "torch.optim", "paddle.optimizer"
 SHOWN = 4
 """Parameters that a message names."""
+ALWAYS = ("learning_rate", "weight_decay", "momentum", "maximize", "rescale_grad")
+"""Settings that all optimizers may have; the learning rate is the present one, factors included, None where none is told."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Treatment:
-    """An optimizer's treatment of one parameter.
-
-    Attributes:
-        kind: a row of the table of optimizers; empty of a user's own optimizer.
-        rate: the learning rate now, factors included; None of an optimizer that tells none.
-        decay: what decays it.
-        options: the rest by Paddle's arguments, in Paddle's terms.
-    """
-
-    kind: str
-    rate: float | None
-    decay: Decay
-    options: Options
-
-
-Matched = Sequence[tuple[str, Treatment, Treatment]]
-"""A parameter's name with both treatments."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingDifference:
-    """A setting of two optimizers, or of two schedules, that differs.
-
-    Attributes:
-        path: Paddle's argument behind those of warm-ups that lead to it; ``kind`` for an optimizer's class.
-        expected: the reference's value.
-        shown: both as a message has them.
-        names: of the parameters, where it does not differ for all; None of schedules.
-        fix: what to write in the port.
-    """
-
-    path: tuple[str, ...]
-    expected: Setting
-    shown: tuple[str, str]
-    names: tuple[str, ...] | None = None
-    fix: str
-
-    @property
-    def name(self) -> str:
-        """The argument."""
-        return self.path[-1]
-
-    @property
-    def message(self) -> str:
-        """Both values, as a message has them."""
-        expected, actual = self.shown
-        where = f" for {listed(self.names, SHOWN)}" if self.names else ""
-        if self.name == "kind":
-            return f"the port's optimizer is {actual}, the reference's {expected}"
-        if self.names is None:
-            return f"`{self.name}` of the port's schedule is {actual}, the reference's {expected}"
-        return f"`{self.name}` of the port's optimizer is {actual}{where}, the reference's {expected}"
-
-
-def _kind(optimizer: object, side: int) -> OptimizerKind | None:
+def _row(optimizer: object, side: int) -> OptimizerKind:
     of_package = (one for one in type(optimizer).__mro__ if one.__module__.startswith(PACKAGES[side]))
-    return next((known for one in of_package if (known := BY_CLASS[side].get(one.__name__)) is not None), None)
+    found = (known for one in of_package if (known := BY_CLASS[side].get(one.__name__)) is not None)
+    return next(found, OptimizerKind(name="", classes=((), ()), arguments={}))
 
 
-def read_torch(optimizer: Optimizer) -> Iterator[tuple[Tensor, Treatment]]:
+def _treatment(row: OptimizerKind, options: Options, *, as_torch: bool) -> Settings:
+    """Return the settings that count; ``as_torch``: epsilon stands beside the root, where Paddle's is below it."""
+    if row.name == "SGD" and not options.get("momentum"):
+        options = {name: 0 if name == "momentum" else options[name] for name in ALWAYS if name in options}
+    if row.name == "RMSProp" and as_torch:
+        options = {**options, "epsilon": options["epsilon"] ** 2}
+    return Settings(kind=row.name, arguments=options)
+
+
+def read_torch(optimizer: Optimizer) -> Iterator[tuple[Tensor, Settings]]:
     """Yield each parameter of a torch optimizer with its treatment."""
-    row = _kind(optimizer, 0)
-    kind, arguments = ("", {}) if row is None else (row.name, row.arguments)
+    row = _row(optimizer, 0)
     for group in optimizer.param_groups:
-        options: dict[str, Setting] = {"maximize": bool(group.get("maximize", False))}
-        for name, key in arguments.items():
-            if key.partition("[")[0] in group:
-                options[name] = plain(group["betas"][int(key[-2])] if key.startswith("betas") else group[key])
-        if kind == "SGD" and not options.get("momentum"):
-            options = {"momentum": 0, "maximize": options["maximize"]}
-        if kind == "RMSProp":
-            options["epsilon"] = options["epsilon"] ** 2
+        kept = {**group, **{f"betas[{number}]": beta for number, beta in enumerate(group.get("betas", ()))}}
         decoupled = bool(group.get("decoupled_weight_decay", _is_adamw(optimizer)))
         terms = (("decoupled" if decoupled else "l2", group.get("weight_decay")), ("l1", group.get("l1_decay")))
-        treatment = Treatment(kind=kind, rate=float(group["lr"]), decay=_decay(terms), options=options)
+        options = {
+            "learning_rate": float(group["lr"]),
+            "weight_decay": _decay(terms),
+            "maximize": bool(group.get("maximize", False)),
+            **{name: plain(kept[key]) for name, key in row.arguments.items() if key in kept},
+        }
+        treatment = _treatment(row, options, as_torch=True)
         for one in group["params"]:
             yield one, treatment
 
 
-def read_paddle(optimizer: Optimizer) -> Iterator[tuple[Tensor, Treatment]]:
+def read_paddle(optimizer: Optimizer) -> Iterator[tuple[Tensor, Settings]]:
     """Yield each parameter of a Paddle optimizer with its treatment."""
-    row = _kind(optimizer, 1)
-    kind, arguments = ("", {}) if row is None else (row.name, row.arguments)
+    row = _row(optimizer, 1)
+    # A formula of its own is torch's, as in `tipchain.pairs`.
+    as_torch = "_append_optimize_op" in vars(type(optimizer)) and not _is_paddles(optimizer)
     rate = float(optimizer.get_lr()) if hasattr(optimizer, "get_lr") else None
     for group, parameters in parameter_groups(optimizer):
         options: dict[str, Setting] = {"maximize": False}
-        for name in (*arguments, "rescale_grad"):
+        for name in (*row.arguments, "rescale_grad"):
             options[name] = _kept(optimizer, group, name)
         if options["rescale_grad"] in (None, 1):
             del options["rescale_grad"]
-        if kind == "SGD" and not options["momentum"]:
-            options = {
-                "momentum": 0,
-                "maximize": False,
-                **{key: options[key] for key in options if key == "rescale_grad"},
-            }
-        if kind == "RMSProp" and "_append_optimize_op" in vars(type(optimizer)) and not _is_paddles(optimizer):
-            options["epsilon"] = options["epsilon"] ** 2  # a formula of its own: torch's, as in `tipchain.pairs`
-        if kind == "Rprop":
+        if row.name == "Rprop":
             options["etas"] = options["etas"][0]
         for one in parameters:
-            own = None if rate is None else rate * rate_factor(optimizer, one)
-            yield one, Treatment(kind=kind, rate=own, decay=_paddle_decay(optimizer, group, one), options=options)
+            own = {
+                "learning_rate": None if rate is None else rate * rate_factor(optimizer, one),
+                "weight_decay": _paddle_decay(optimizer, group, one),
+            }
+            yield one, _treatment(row, {**own, **options}, as_torch=as_torch)
 
 
 def _is_paddles(optimizer: object) -> bool:
@@ -166,17 +117,29 @@ def _regularizer(regularizer: object) -> Iterator[tuple[str, object]]:
         yield "l1" if "L1" in type(regularizer).__name__ else "l2", getattr(regularizer, "_coeff", None)
 
 
-def match(
-    ours: Optimizer, theirs: Optimizer, tensors: Iterable[tuple[str, Tensor, Tensor]]
-) -> tuple[Matched, list[str], list[str]]:
-    """Return both treatments of each parameter, and the names of those that the port, the reference alone updates.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Treatments:
+    """Two optimizers' treatments of the parameters.
 
-    Of a port's optimizer that tells no parameters nothing is said.
+    Attributes:
+        matched: a parameter's name with both treatments.
+        port_alone: the names of those that the port alone updates.
+        reference_alone: the names of those that the reference alone updates.
+        found: the settings that differ.
     """
+
+    matched: Sequence[tuple[str, Settings, Settings]]
+    port_alone: list[str]
+    reference_alone: list[str]
+    found: list[SettingDifference]
+
+
+def compare(ours: Optimizer, theirs: Optimizer, tensors: Iterable[tuple[str, Tensor, Tensor]]) -> Treatments:
+    """Compare both treatments of each parameter; of a port's optimizer that tells no parameters nothing is said."""
     done, port_done = (
         {id(one): treatment for one, treatment in read} for read in (read_torch(ours), read_paddle(theirs))
     )
-    matched: list[tuple[str, Treatment, Treatment]] = []
+    matched: list[tuple[str, Settings, Settings]] = []
     port_alone: list[str] = []
     reference_alone: list[str] = []
     for name, tensor, port_tensor in tensors if port_done else ():
@@ -186,43 +149,34 @@ def match(
             matched.append((name, expected, actual))
         elif expected is not None or actual is not None:
             (port_alone if expected is None else reference_alone).append(name)
-    return matched, port_alone, reference_alone
-
-
-def differences(matched: Matched, theirs: Optimizer) -> list[SettingDifference]:
-    """Return the settings that differ, given both optimizers' treatments of each parameter."""
-    if not matched:
-        return []
-    kinds = [one.kind for one in matched[0][1:]]
-    if all(kinds) and kinds[0] != kinds[1]:
-        expected, actual = (_class_of(one) for one in matched[0][1:])
-        fix = f"use `paddle.optimizer.{expected}`"
-        classes = expected, actual
-        return [SettingDifference(path=("kind",), expected=expected, shown=classes, names=(), fix=fix)]
-    known = ["learning_rate", *(["weight_decay"] if all(kinds) else ())]
-    known += dict.fromkeys(name for _, one, other in matched for name in (*one.options, *other.options))
     rate = float(theirs.get_lr()) if hasattr(theirs, "get_lr") else 0.0
-    found = []
-    for name in known:
-        apart: dict[tuple[Setting, Setting], list[str]] = defaultdict(list)
-        for parameter, *both in matched:
-            expected, actual = (_value(one, name) for one in both)
-            if None not in (expected, actual) and not same(expected, actual):
-                apart[expected, actual].append(parameter)
-        for (expected, actual), names in apart.items():
-            some = tuple(names) if len(names) < len(matched) else ()
-            fix = _fix(name, expected, f" for {listed(some, SHOWN)}" if some else "", rate)
+    found = list(_differences(matched, rate)) if matched else []
+    return Treatments(matched=matched, port_alone=port_alone, reference_alone=reference_alone, found=found)
+
+
+def _differences(matched: Sequence[tuple[str, Settings, Settings]], rate: float) -> Iterator[SettingDifference]:
+    _, *first = matched[0]
+    kinds = [one.kind for one in first]
+    if all(kinds) and kinds[0] != kinds[1]:
+        expected, actual = (_class_of(one) for one in first)
+        message = f"the port's optimizer is {actual}, the reference's {expected}"
+        fix = f"use `paddle.optimizer.{expected}`"
+        yield SettingDifference(piece=OPTIMIZER, path=("kind",), expected=expected, message=message, fix=fix)
+        return
+    apart: dict[str, dict[tuple[Setting, Setting], list[str]]] = defaultdict(lambda: defaultdict(list))
+    for parameter, reference, port in matched:
+        for (name,), *values in reference.apart(port):
+            if all(kinds) or name != "weight_decay":
+                apart[name][values[0], values[1]].append(parameter)
+    for name in dict.fromkeys(name for _, *both in matched for one in both for name in one.arguments):
+        for (expected, actual), names in apart[name].items():
+            where = f" for {listed(names, SHOWN)}" if len(names) < len(matched) else ""
+            value, port_value = _spell(name, expected), _spell(name, actual)
+            fix = _fix(name, expected, where, rate)
             if name == "epsilon" and kinds[0] == "RMSProp":
                 fix += f": torch's {expected**0.5:.6g} stands beside the root, Paddle's below it"
-            shown = _spell(name, expected), _spell(name, actual)
-            found.append(SettingDifference(path=(name,), expected=expected, shown=shown, names=some, fix=fix))
-    return found
-
-
-def _value(treatment: Treatment, name: str) -> Setting:
-    if name == "learning_rate":
-        return treatment.rate
-    return treatment.decay if name == "weight_decay" else treatment.options.get(name, DEFAULTS.get(name))
+            message = f"`{name}` of the port's optimizer is {port_value}{where}, the reference's {value}"
+            yield SettingDifference(piece=OPTIMIZER, path=(name,), expected=expected, message=message, fix=fix)
 
 
 def _fix(name: str, wanted: Setting, where: str, rate: float) -> str:
@@ -240,32 +194,22 @@ def _fix(name: str, wanted: Setting, where: str, rate: float) -> str:
 
 def _spell(name: str, value: Setting) -> str:
     if name != "weight_decay":
-        return repr(tidy(value))
+        return shown(value)
     return " + ".join(f"{coefficient:.9g} ({form})" for form, coefficient in value) or "0"
 
 
-def with_settings(treatment: Treatment, reference: Treatment, names: Iterable[str]) -> Treatment:
-    """Return a treatment with the reference's values of some settings."""
-    for name in names:
-        if name == "kind":
-            return reference
-        if name == "learning_rate":
-            treatment = replace(treatment, rate=reference.rate)
-        elif name == "weight_decay":
-            treatment = replace(treatment, decay=reference.decay)
-        else:
-            treatment = replace(treatment, options={**treatment.options, name: _value(reference, name)})
-    return treatment
+def _decay_of(treatment: Settings) -> dict[str, float]:
+    return dict(treatment.arguments["weight_decay"])
 
 
-def _class_of(treatment: Treatment) -> str:
+def _class_of(treatment: Settings) -> str:
     """Return the class of Paddle's that does it."""
-    if treatment.kind == "SGD" and treatment.options.get("momentum"):
+    if treatment.kind == "SGD" and treatment.value("momentum"):
         return "Momentum"
-    return "AdamW" if dict(treatment.decay).get("decoupled") and treatment.kind == "Adam" else treatment.kind
+    return "AdamW" if _decay_of(treatment).get("decoupled") and treatment.kind == "Adam" else treatment.kind
 
 
-def build(paddle: ModuleType, optimizer: Optimizer, treatments: Sequence[tuple[Tensor, Treatment]]) -> Optimizer:
+def build(paddle: ModuleType, optimizer: Optimizer, treatments: Sequence[tuple[Tensor, Settings]]) -> Optimizer:
     """Make Paddle's optimizer that treats each parameter so, with the clipping of another.
 
     Raises:
@@ -276,13 +220,14 @@ def build(paddle: ModuleType, optimizer: Optimizer, treatments: Sequence[tuple[T
         raise ValueError(type(optimizer))
     kinds = {_class_of(one) for _, one in treatments}
     kind = next((one for one in kinds if one in ("AdamW", "Momentum")), min(kinds))
-    decoupled = {tensor.name: size for tensor, one in treatments if (size := dict(one.decay).get("decoupled"))}
+    decoupled = {tensor.name: size for tensor, one in treatments if (size := _decay_of(one).get("decoupled"))}
     common: dict[str, Setting] = {"grad_clip": getattr(optimizer, "_grad_clip", None)}
     if kind == "AdamW":
         common["apply_decay_param_fun"] = decoupled.__contains__
     groups: dict[tuple[tuple[str, Setting], ...], list[Tensor]] = defaultdict(list)
     for tensor, treatment in treatments:
-        options = {name: value for name, value in treatment.options.items() if value is not None}
+        given = {name: value for name, value in treatment.arguments.items() if value is not None}
+        options = {name: value for name, value in given.items() if name not in ALWAYS[:2]}
         if any(options.pop(name, value) != value for name, value in ABSENT.items()):
             raise ValueError(ABSENT)
         if kind == "AdamW":  # groups would be clipped one by one
@@ -296,17 +241,17 @@ def build(paddle: ModuleType, optimizer: Optimizer, treatments: Sequence[tuple[T
         learning_rate=rate, parameters=made if len(made) > 1 else made[0]["params"], **common
     )
     for tensor, treatment in treatments:  # a group gives its own to its parameters
-        tensor.optimize_attr = {"learning_rate": (treatment.rate or rate) / rate}
-        kept = [(form, size) for form, size in treatment.decay if form != "decoupled"]
+        tensor.optimize_attr = {"learning_rate": (treatment.value("learning_rate") or rate) / rate}
+        kept = [(form, size) for form, size in _decay_of(treatment).items() if form != "decoupled"]
         tensor.regularizer = getattr(paddle.regularizer, f"{kept[0][0].upper()}Decay")(kept[0][1]) if kept else None
     return built
 
 
 def level_epsilons(ours: Optimizer, theirs: Optimizer) -> str:
     """Take epsilon out of both corresponding RMSProps, which place it differently; return a note."""
-    if not _is_paddles(theirs) or _kind(theirs, 1) is not BY_NAME["RMSProp"]:
+    if not _is_paddles(theirs) or _row(theirs, 1) is not BY_NAME["RMSProp"]:
         return ""
-    values = [one.options.get("epsilon") for read in (read_torch(ours), read_paddle(theirs)) for _, one in read]
+    values = [one.value("epsilon") for read in (read_torch(ours), read_paddle(theirs)) for _, one in read]
     if None in values or not all(same(values[0], one) for one in values):
         return ""
     for group in ours.param_groups:

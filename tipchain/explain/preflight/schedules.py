@@ -3,101 +3,69 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from types import ModuleType
 from typing import Literal
 
 from tipchain.explain.findings import at_source
-from tipchain.explain.preflight.optimizers import SettingDifference
-from tipchain.facts.schedules import LAST, SCHEDULES
-from tipchain.facts.settings import plain, same, tidy
+from tipchain.explain.preflight.settings import SCHEDULER, SettingDifference, Settings, shown
+from tipchain.facts.schedules import LAST, SCHEDULES, ScheduleKind
+from tipchain.facts.settings import plain, tidy
 from tipchain.framework_types import Schedule, Setting
 
 STATE = frozenset(("last_epoch", "last_lr", "verbose", "by_epoch", "best", "num_bad_epochs", "cooldown_counter"))
 """Attributes of schedules that are no arguments."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleSettings:
-    """The settings of a schedule.
-
-    Attributes:
-        kind: Paddle's class; empty where torch has none like it, or the schedule is a user's own.
-        arguments: of that class; None where a value could not be read. A warm-up's ``learning_rate`` is what follows it.
-        words: the schedule's own class with what it keeps, and where a user's is written.
-    """
-
-    kind: str = ""
-    arguments: Mapping[str, Setting] = field(default_factory=dict)
-    words: str = "no schedule"
-
-    @property
-    def has_functions(self) -> bool:
-        """Whether an argument is a function of the user's, which two frameworks may share."""
-        inner = (
-            one.has_functions if isinstance(one, ScheduleSettings) else callable(one) for one in self.arguments.values()
-        )
-        return any(inner)
-
-    @property
-    def call(self) -> str:
-        """It as code."""
-        given = (
-            f"{name}={value.call if isinstance(value, ScheduleSettings) else repr(tidy(value))}"
-            for name, value in self.arguments.items()
-            if (name, value) != ("last_epoch", -1)
-        )
-        return f"{self.kind}({', '.join(given)})"
-
-    def build(self, lr: ModuleType) -> Schedule:
-        """Make Paddle's schedule of it."""
-        given = {
-            name: value.build(lr) if isinstance(value, ScheduleSettings) else value
-            for name, value in self.arguments.items()
-        }
-        return getattr(lr, self.kind)(**given)
-
-    def differences(self, port: ScheduleSettings, path: tuple[str, ...] = ()) -> Iterator[SettingDifference]:
-        """Yield the arguments of the port's that differ, where both are of one class."""
-        for name, expected in self.arguments.items() if self.kind == port.kind else ():
-            actual = port.arguments[name]
-            if (
-                isinstance(expected, ScheduleSettings)
-                and isinstance(actual, ScheduleSettings)
-                and expected.kind == actual.kind
-            ):
-                yield from expected.differences(actual, (*path, name))
-            elif None not in (expected, actual) and not callable(expected) and not same(expected, actual):
-                shown = _shown(expected), _shown(actual)
-                fix = f"pass `{name}={shown[0]}` to the scheduler"
-                yield SettingDifference(path=(*path, name), expected=expected, shown=shown, fix=fix)
-
-    def given(self, path: tuple[str, ...], value: Setting) -> ScheduleSettings:
-        """Return it with another value of one argument."""
-        name, *rest = path
-        inner = self.arguments[name].given(tuple(rest), value) if rest else value
-        return replace(self, arguments={**self.arguments, name: inner})
+def has_functions(settings: Settings) -> bool:
+    """Tell whether an argument is a function of the user's, which two frameworks may share."""
+    values = settings.arguments.values()
+    return any(has_functions(one) if isinstance(one, Settings) else callable(one) for one in values)
 
 
-def _shown(value: Setting) -> str:
-    return value.words if isinstance(value, ScheduleSettings) else repr(tidy(value))
+def as_call(settings: Settings) -> str:
+    """Return Paddle's schedule as code."""
+    given = (
+        f"{name}={as_call(value) if isinstance(value, Settings) else repr(tidy(value))}"
+        for name, value in settings.arguments.items()
+        if (name, value) != ("last_epoch", -1)
+    )
+    return f"{settings.kind}({', '.join(given)})"
+
+
+def build(lr: ModuleType, settings: Settings) -> Schedule:
+    """Make Paddle's schedule."""
+    given = {
+        name: build(lr, value) if isinstance(value, Settings) else value for name, value in settings.arguments.items()
+    }
+    return getattr(lr, settings.kind)(**given)
+
+
+def differences(reference: Settings, port: Settings) -> Iterator[SettingDifference]:
+    """Yield the arguments of the port's schedule that differ, where both are of one class."""
+    for path, expected, actual in reference.apart(port) if reference.kind == port.kind else ():
+        name = path[-1]
+        message = f"`{name}` of the port's schedule is {shown(actual)}, the reference's {shown(expected)}"
+        fix = f"pass `{name}={shown(expected)}` to the scheduler"
+        yield SettingDifference(piece=SCHEDULER, path=path, expected=expected, message=message, fix=fix)
 
 
 PACKAGES = "torch.", "paddle."
+OWN = ScheduleKind("", {})
+"""A schedule of which nothing is known."""
 
 
-def read(schedule: Schedule, side: Literal[0, 1]) -> ScheduleSettings:
+def read(schedule: Schedule, side: Literal[0, 1]) -> Settings:
     """Read a schedule of torch's (side 0) or of Paddle's that no step was made of."""
     if schedule is None:
-        return ScheduleSettings()
+        return Settings()
     name = type(schedule).__name__ if type(schedule).__module__.startswith(PACKAGES[side]) else ""
-    rows = ((kind, readers) for ours, (kind, readers) in SCHEDULES.items() if (ours, kind)[side] == name)
-    kind, readers = next(rows, ("", {}))
+    row = next((row for torch, row in SCHEDULES.items() if (torch, row.paddle)[side] == name), OWN)
     if name == "SequentialLR" and len(getattr(schedule, "_schedulers", ())) != 2:
-        kind, readers = "", {}
+        row = OWN
     arguments: dict[str, Setting] = {}
-    for argument, both in readers.items():
+    for argument, both in row.arguments.items():
         reader = both if isinstance(both, str) else both[side]
         try:
             value = getattr(schedule, reader) if isinstance(reader, str) else reader(schedule)
@@ -106,8 +74,8 @@ def read(schedule: Schedule, side: Literal[0, 1]) -> ScheduleSettings:
         if hasattr(value, "step") and hasattr(value, "last_epoch"):  # a warm-up steps it only later
             value = read(value, side)
             value = replace(value, arguments={key: one for key, one in value.arguments.items() if key not in LAST})
-        arguments[argument] = value if callable(value) or isinstance(value, ScheduleSettings) else plain(value)
-    return ScheduleSettings(kind=kind, arguments=arguments, words=_described(schedule))
+        arguments[argument] = value if callable(value) or isinstance(value, Settings) else plain(value)
+    return Settings(kind=row.paddle, arguments=arguments, words=_described(schedule))
 
 
 def _described(schedule: Schedule) -> str:
