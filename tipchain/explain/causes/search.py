@@ -485,7 +485,7 @@ def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
 def _source_of(one: Hypothesis, trials: Trials) -> tuple[Frame, Frame] | None:
     """Return the only statement that reads otherwise than the reference's, where that of the call reads like its own; else None."""
     frames = next((op.frames for op in trials.base.ops if op.number in one.acts), ())
-    codes = codes_of(frame for step in trials.piece.record.steps for frame in step.frames)
+    codes = codes_of(frame for step in trials.piece.record for frame in step.frames)
     if not frames or not reads_alike(frames[0], codes):
         return None
     mine = codes_of(frames)
@@ -510,14 +510,14 @@ def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
     """Return both statements at which the programs part, for no edit mends the error."""
     best = trials.best()
     tried = f"{len(trials.trials)} edits were tried in {piece.runs} runs, {trials.failed} could not be run"
-    tried += only_in_one(trials.base.ops, piece.record.steps, trials.walk) if piece.backward else ""
+    tried += only_in_one(trials.base.ops, piece.record, trials.walk) if piece.backward else ""
     own = [f"{called(op)}{place_of(op, piece)}" for op in trials.base.ops if has_own_backward(op)]
     if piece.backward and own:
         tried += f"; its results agree, and {listed(own, TOLD)} has a backward of its own, which may be wrong"
     if best is not None and best.explained:
         tried += f"; the best ({best.hypothesis.message}) explains {best.explained:.1%}, less than {EXPLAINED:.0%}"
     share = None if best is None else best.explained
-    if verdict.nan or not trials.base.ops or not piece.record.steps:
+    if verdict.nan or not trials.base.ops or not piece.record:
         return _unknown(verdict, tried, share)
     shown = show(piece, trials.walk)
     return replace(shown, evidence=f"{verdict.reason}; {shown.evidence}; {tried}", explained=share)
