@@ -387,7 +387,7 @@ def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
         key = walk.key_of(value)
         if key is None:
             continue
-        tensor, where = walk.tensor_of(key), place_of(op, piece)
+        tensor, where = walk.ops.values[key], place_of(op, piece)
         for number in wrong:
             if list(tensor.shape) != list(op.args[number].shape):
                 continue
@@ -466,7 +466,7 @@ def _written_before(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
                 continue
             meant = (one for one in writers if step and set(walk.matched[one.given[0]]) & set(step.given))
             writer = next(meant, writers[0])
-            acts[op.number] = with_tensors(op.args, {id(tensor): walk.tensor_of(writer.given[0])})
+            acts[op.number] = with_tensors(op.args, {id(tensor): walk.ops.values[writer.given[0]]})
             taken.append((op, writer))
     if taken:
         op, writer = taken[0]
@@ -657,7 +657,7 @@ def _done(step: Op, piece: Piece, walk: Walk) -> Tensor:
     keys = [walk.key_of(number) for number in step.given]
     if function is None or not step.made:
         return None
-    tensors = [walk.tensor_of(key) for key in keys if key is not None]
+    tensors = [walk.ops.values[key] for key in keys if key is not None]
     parameters = signature_of(function)
     settings: dict[str, object] = {} if step.name in OPERATORS else _passed(step, walk, parameters)
     numbers = [one for one in spelled(step, walk).values() if one is not None] if step.name in OPERATORS else []

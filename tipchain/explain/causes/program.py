@@ -186,7 +186,8 @@ class Recorder:
         def hold(one: Nested) -> Nested:
             if not self.ops.is_tensor(one):
                 return one
-            if (made or _is_of_own_backward(one)) and id(one) not in self.held:
+            node = getattr(one, "grad_fn", None)
+            if (made or (node is not None and "PyLayer" in node.name())) and id(one) not in self.held:
                 self.depth += 1
                 self.held[id(one)] = one, one.detach()
                 self.depth -= 1
@@ -539,11 +540,6 @@ def _name_of(function: object) -> str:
 def has_own_backward(op: Op) -> bool:
     """Tell whether a call is of a `PyLayer`."""
     return any(one.__name__ == "PyLayer" for one in getattr(getattr(op.function, "__self__", None), "__mro__", ()))
-
-
-def _is_of_own_backward(tensor: Tensor) -> bool:
-    node = getattr(tensor, "grad_fn", None)
-    return node is not None and "PyLayer" in node.name()
 
 
 def _below(kind: type[object]) -> Iterator[type[object]]:

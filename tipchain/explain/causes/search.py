@@ -115,12 +115,14 @@ def _followed(
     if not steps:
         return own[path]
     around = _around(path, steps)
-    after = [partial(_call, side, step.name) if step.function else own[step.name] for step in steps]
+
+    def call(name: str, value: Tensor) -> Tensor:
+        return getattr(side.functional, name)(
+            value
+        )  # looked up when it is called: what stands in its place then is meant
+
+    after = [partial(call, step.name) if step.function else own[step.name] for step in steps]
     return side.in_turn({below(one, around) or "": layer for one, layer in own.items()}, own[path], after)
-
-
-def _call(side: LiveSide, name: str, value: Tensor) -> Tensor:
-    return getattr(side.functional, name)(value)  # looked up when it is called: what stands in its place then is meant
 
 
 def _pairs(located: Located, verdict: LayerVerdict) -> Iterator[CallPair]:
@@ -221,15 +223,15 @@ def _idle(located: Located, around: CallPair) -> dict[str, str]:
 
 def _innermost(layer: Model, side: LiveSide) -> frozenset[str]:
     """Return Paddle's own layers without layers inside, the piece itself too if it is one."""
+
+    def is_paddles(one: Model) -> bool:
+        bases = [base for base in type(one).__mro__ if base.__module__.startswith("paddle.nn.")]
+        own = type(one).forward.__module__.partition(".")[0] == "paddle"
+        return own and any(base.__name__ != "Layer" for base in bases)
+
     return frozenset(
-        path for path, one in side.layers(layer) if not any(True for _ in one.children()) and _is_paddles(one)
+        path for path, one in side.layers(layer) if not any(True for _ in one.children()) and is_paddles(one)
     )
-
-
-def _is_paddles(layer: Model) -> bool:
-    bases = [one for one in type(layer).__mro__ if one.__module__.startswith("paddle.nn.")]
-    own = type(layer).forward.__module__.partition(".")[0] == "paddle"
-    return own and any(one.__name__ != "Layer" for one in bases)
 
 
 BLANK = re.compile(r"(?:: the reference has|:)? (?:``|\(``\))")

@@ -54,7 +54,7 @@ class Walk:
         self.piece, self.ops, self.ended_alike = piece, ops, error <= NOISE
         self.tolerance = max(SAME_DOUBLE, min(SAME_SINGLE, ROUGH * error)) if piece.double else SAME_ENLARGED
         self.steps: Program = piece.record
-        self.values: Sequence[Array | None] = self.steps.values
+        self.values = self.steps.values
         self.makers, self.makers_of, self.consumers = self.steps.makers, ops.makers, ops.consumers
         self.sizes: dict[int, list[int]] = {}
         arrays = [(number, one) for number, one in enumerate(self.values) if one is not None]
@@ -115,8 +115,8 @@ class Walk:
             return
         for number in self.sizes.get(array.size, ()):
             value = self.values[number]
-            wanted = value is not None and any(one.shape == value.shape and self._same(one, value) for one in ours)
-            if wanted and number in self.makers and number not in self.shared and value is not None:
+            wanted = any(one.shape == value.shape and self._same(one, value) for one in ours)
+            if wanted and number in self.makers and number not in self.shared:
                 new = self._as_ports(next(arranged(value, array.shape, flat=True)))
                 self.partings.append(self._parting(op, made, new, key, (op,), self.makers[number]))
                 break
@@ -161,14 +161,9 @@ class Walk:
             and self._same(self.values[number], array)
         ]
         masked = self.masks if hides or array.dtype.kind == "b" else ()
-        return tuple(dict.fromkeys([*found, *(one for one in masked if self._hides_same(one, array))]))
+        return tuple(dict.fromkeys([*found, *(one for one in masked if same_mask(self.values[one], array))]))
 
-    def _hides_same(self, number: int, array: Array) -> bool:
-        ours = self.values[number]
-        return ours is not None and bool(same_mask(ours, array))
-
-    def _same(self, ours: Array | None, theirs: Array) -> bool:
-        assert ours is not None
+    def _same(self, ours: Array, theirs: Array) -> bool:
         if ours.shape == theirs.shape:
             if ours.dtype.kind == theirs.dtype.kind == "f" and (ours <= HIDING).any():
                 hidden = ours <= HIDING  # how far what is hidden is pushed down says nothing
@@ -218,7 +213,9 @@ class Walk:
         return self.piece.sides.port.tensor(np.ascontiguousarray(array), gradient=False)
 
     def _parting(self, op: Op, old: Tensor, new: Tensor, key: int, ops: tuple[Op, ...], step: Op) -> Parting:
-        return Parting(op=op, old=old, new=new, key=key, ops=ops, step=step, steps=tuple(self._chain(step)))
+        """Return a parting, with the reference's calls since the last tensors that both have."""
+        chain = self.steps.with_makers([step], lambda number, _: number not in self.shared | self.mended)
+        return Parting(op=op, old=old, new=new, key=key, ops=ops, step=step, steps=tuple(chain))
 
     def _elements(self, op: Op, step: Op) -> list[Parting]:
         """Return the partings of the tensors that both put together, where each is the counterpart of the one in its place."""
@@ -305,27 +302,19 @@ class Walk:
 
     def _is_constant(self, number: int) -> bool:
         """Tell whether the reference makes a tensor of nothing that it is given, and of no layer: a table, which the port may keep."""
-        left, seen = [number], {number}
-        while left:
-            one = left.pop()
-            step, array = self.makers.get(one), self.values[one]
-            if (step is not None and step.name == LAYER) or array is None:
-                return False
-            if step is None and any(
-                each.shape == array.shape and np.array_equal(each, array) for each in self.piece.ours.inputs
-            ):
-                return False
-            new = set(step.given if step is not None else ()) - seen
-            seen |= new
-            left += new
-        return True
+        steps = self.steps.with_makers([self.makers[number]], lambda *_: True)
+        if any(step.name == LAYER for step in steps):
+            return False
+        numbers = {number, *(one for step in steps for one in step.given)}
+        given = [self.values[one] for one in numbers if one not in self.makers]
+        lost = any(self.values[one] is None for one in numbers)
+        return not lost and not any(np.array_equal(each, one) for each in self.piece.ours.inputs for one in given)
 
     def _mask_for(self, key: int, old: Tensor, array: Array, since: int) -> tuple[int, object] | None:
         """Return the reference's mask that mends all that follows, in the port's form."""
         ours = hidden_by(array)
         for number in self.masks if ours is not None else ():
-            mask = self.values[number]
-            hidden = None if number in self.shared or mask is None else hidden_by(mask)
+            hidden = None if number in self.shared else hidden_by(self.values[number])
             if hidden is None or ours is None:
                 continue
             try:
@@ -374,34 +363,19 @@ class Walk:
                 return True
         return False
 
-    def _chain(self, step: Op) -> list[Op]:
-        """Return the reference's calls that lead to one from tensors that both have."""
-        return self.steps.with_makers([step], lambda number, _: number not in self.shared | self.mended)
-
     def alters(self, op: Op) -> bool:
         """Tell whether a call takes tensors of the reference's and makes one that it lacks."""
         return not any(map(self.matched.get, self.made(op))) and all(map(self.matched.get, self.given(op)))
 
     def rests(self, key: int, other: int) -> bool:
         """Tell whether one of the port's tensors was made of another."""
-        left, seen = [key], {key}
-        while left:
-            maker = self.makers_of.get(left.pop())
-            for one in self.given(maker) if maker is not None else ():
-                if one == other:
-                    return True
-                if one not in seen:
-                    seen.add(one)
-                    left.append(one)
-        return False
+        maker = self.makers_of.get(key)
+        ops = [] if maker is None else self.ops.with_makers([maker], lambda *_: True)
+        return any(other in op.given for op in ops)
 
     def key_of(self, number: int) -> int | None:
         """Return the port's tensor that is one of the reference's; None where none is."""
         return next((key for key, found in self.matched.items() if number in found), None)
-
-    def tensor_of(self, number: int) -> Tensor:
-        """Return a tensor as it was when it was first made or given."""
-        return self.ops.values[number]
 
     def told(self, key: int) -> str:
         """Return the name of a port's tensor in messages."""
@@ -412,7 +386,7 @@ class Walk:
             line = f" in `{maker.line}`" if maker.line and not maker.path else ""
             return f"{number} of `{maker.path or maker.name}`{line}"
         taker = next((op for op in self.ops if key in self.given(op)), None)
-        name = "" if taker is None else self.piece.argument_of(numpy_of(self.tensor_of(key)))
+        name = "" if taker is None else self.piece.argument_of(numpy_of(self.ops.values[key]))
         if name:
             return f"`{name}`"
         return "what goes in" if taker is None else f"what goes into `{taker.path or taker.line or taker.name}`"
