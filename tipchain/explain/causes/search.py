@@ -6,7 +6,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from math import isfinite
 
@@ -27,10 +26,11 @@ from tipchain.explain.locate.between_layers import enlarge, holds
 from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, common_path, hands_on
+from tipchain.explain.locate.rerun import steps_after
 from tipchain.explain.locate.trace import Store, TracedValue
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.facts.packed import spell_out
-from tipchain.framework_types import Model, Tensor
+from tipchain.framework_types import Model
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import EXPLAINED, NOISE, SAME_DOUBLE
 from tipchain.weights.sides import join
@@ -115,13 +115,7 @@ def _followed(
     if not steps:
         return own[path]
     around = _around(path, steps)
-
-    def call(name: str, value: Tensor) -> Tensor:
-        return getattr(side.functional, name)(
-            value
-        )  # looked up when it is called: what stands in its place then is meant
-
-    after = [partial(call, step.name) if step.function else own[step.name] for step in steps]
+    after = steps_after(side, steps, own.__getitem__)
     return side.in_turn({below(one, around) or "": layer for one, layer in own.items()}, own[path], after)
 
 

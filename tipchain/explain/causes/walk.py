@@ -444,50 +444,34 @@ class Walk:
 
     def expression(self, parting: Parting) -> str:
         """Return the port's result as one expression of tensors that both have."""
-        inside = {op.number for op in self.ops.with_layout(parting.ops)}
-        letters: dict[int, str] = {}
-        written: dict[tuple[int, int], str] = {}
-
-        def write(key: int, op: Op | None) -> str:
-            if op is None or op.number not in inside:
-                return letters.setdefault(key, _letter(len(letters)))
-            if op.name in CASTING:
-                first = next(iter(self.given(op)))
-                return write(first, self._maker_before(first, op))
-            if (
-                key,
-                op.number,
-            ) not in written:  # what is used twice would be written twice, and what that uses four times
-                given = op.given if op.written is None else self.given(op)
-                parts = [write(one, self._maker_before(one, op)) for one in given]
-                written[key, op.number] = _called(op.said, parts)[: LONGEST + 1]
-            return written[key, op.number]
-
-        return _short(write(parting.key, parting.op))
-
-    def _maker_before(self, key: int, op: Op) -> Op | None:
-        maker = self.makers_of.get(key)
-        return maker if maker is not None and maker.number < op.number else None
+        return self._expression(self.ops, parting.ops, parting.key)
 
     def reference_expression(self, parting: Parting, *, shared: bool = False) -> str:
-        """Return the reference's result as one expression of tensors that both have.
+        """Return the reference's result likewise; functions as torch names them, or as both are compared if ``shared``."""
+        number = next(one for one in parting.step.made if one in self.makers)
+        return self._expression(self.steps, parting.steps, number, shared=shared)
 
-        It names functions as torch does, or as both programs are compared if ``shared``.
-        """
-        inside = {step.number for step in self.steps.with_layout(parting.steps)}
+    def _expression(self, program: Program, calls: Sequence[Op], number: int, *, shared: bool = False) -> str:
+        inside = {op.number for op in program.with_layout(calls)}
         letters: dict[int, str] = {}
+        written: dict[int, str] = {}
 
         def write(number: int) -> str:
-            step = self.makers.get(number)
-            if step is None or step.number not in inside:
+            op = program.makers.get(number)
+            if op is None or op.number not in inside or number in op.given:
                 return letters.setdefault(number, _letter(len(letters)))
-            if step.name in CASTING and step.given:
-                return write(step.given[0])
-            inside.discard(step.number)  # a call that writes may be given what it makes
-            said = step.name if shared and step.name != LAYER else step.said
-            return _called(said, [write(one) for one in step.given])
+            if op.name in CASTING and op.given:
+                return write(op.given[0])
+            if number not in written:  # what is used twice would be written twice, and what that uses four times
+                if program is self.steps:
+                    inside.discard(op.number)
+                given = op.given if op.written is None else self.given(op)
+                said = op.name if shared and op.name != LAYER else op.said
+                written[number] = _called(said, [write(one) for one in given])[: LONGEST + 1]
+            return written[number]
 
-        return _short(write(next(one for one in parting.step.made if one in self.makers)))
+        text = write(number)
+        return f"`{text}`" if len(text) <= LONGEST else f"`{text[:LONGEST]}…`"
 
 
 def own_backward(op: Op) -> str:
@@ -557,10 +541,6 @@ def _called(name: str, parts: Sequence[str]) -> str:
     if name in SIGNS and len(parts) == 2:
         return f"({parts[0]} {SIGNS[name]} {parts[1]})"
     return f"{name}({', '.join(parts)})"
-
-
-def _short(text: str) -> str:
-    return f"`{text}`" if len(text) <= LONGEST else f"`{text[:LONGEST]}…`"
 
 
 def arranged(array: Array, shape: Sequence[int], *, flat: bool = False) -> Iterator[Array]:

@@ -217,7 +217,13 @@ def _first_given(call: Call, inputs: Sequence[Array]) -> list[int]:
 
 def steps_after(side: LiveSide, steps: Sequence[LayoutStep], layer: Callable[[str], Model]) -> list[Function]:
     """Return the functions called after a layer; ``layer`` returns one by its path."""
-    return [getattr(side.functional, step.name) if step.function else layer(step.name) for step in steps]
+
+    def call(name: str, value: Tensor) -> Tensor:
+        return getattr(side.functional, name)(
+            value
+        )  # looked up when it is called: what stands in its place then is meant
+
+    return [partial(call, step.name) if step.function else layer(step.name) for step in steps]
 
 
 # A model's copies, and both of a pair's layers run again on the reference's tensors, each precision at most once.
