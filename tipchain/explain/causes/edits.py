@@ -38,7 +38,6 @@ from tipchain.explain.causes.program import (
     signature_of,
     then,
     then_first,
-    with_argument,
     with_argument_detached,
     with_arguments,
     with_tensors,
@@ -396,7 +395,7 @@ def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
                 code="operand",
                 name=op.name,
                 confirmed=True,
-                acts={op.number: with_argument(number, tensor)},
+                acts={op.number: with_arguments({number: tensor})},
                 message=f"it gives {called(op)}{where} another tensor than the reference, which gives it {wanted}{_at(step)}",
                 fix=f"give {called(op)}{where} {wanted} as argument {number}: `{op.line}`",
             )
@@ -445,7 +444,7 @@ def _other_turns(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
             code="operand",
             name=class_of(op.layer),
             confirmed=True,
-            acts={op.number: with_argument(0, tensor)},
+            acts={op.number: with_arguments({0: tensor})},
             message=f"it gives {called(op)}{where} {told} in place of {new}{_at(step)}",
             fix=f"give {called(op)}{where} {new}: `{op.line}`",
         )
@@ -524,7 +523,7 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
         made = None if step is None else _done(step, piece, walk)
         if place is None or made is None or list(made.shape) != list(one.op.args[place].shape):
             return
-        acts[one.op.number] = with_argument(place, made)
+        acts[one.op.number] = with_arguments({place: made})
         makers.append(_maker_for(one.op, place, [each.op for each in group], walk))
     step, maker = extra[0], makers[0]
     statement = _nearest([op], step, walk)

@@ -613,17 +613,6 @@ def argument(number: int) -> Act:
     return lambda _original, args, _kwargs: args[number]
 
 
-def with_argument(number: int, value: object, name: str = "") -> Act:
-    """Return a call with another value for one argument, by its position or else by its name."""
-
-    def act(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
-        if number < len(args):
-            return original(*args[:number], value, *args[number + 1 :], **kwargs)
-        return original(*args, **{**kwargs, name: value})
-
-    return act
-
-
 def with_argument_detached(number: int) -> Act:
     """Return a call through one of whose arguments no gradient goes."""
     return lambda original, args, kwargs: original(*args[:number], args[number].detach(), *args[number + 1 :], **kwargs)

@@ -169,8 +169,10 @@ class Store:
         Raises:
             OSError: the disk that holds temporary files is full.
         """
-        large = array.size >= LARGE and array.dtype.kind == "f"
-        if large and self._of_samples(array.shape) and self.held + array.nbytes > self.room:
+        large, count = array.size >= LARGE and array.dtype.kind == "f", self.samples
+        # An axis is that of samples, or the first one heads or windows may be folded into.
+        sampled = large and count is not None and (count in array.shape or bool(count and not array.shape[0] % count))
+        if sampled and self.held + array.nbytes > self.room:
             self.cut = True
             return StoredArray(shape=array.shape, dtype=array.dtype, outline=Projected(array))
         if not array.nbytes or self.held + array.nbytes <= self.limit:
@@ -183,11 +185,6 @@ class Store:
         np.ascontiguousarray(array).tofile(self._file)
         self.written += array.nbytes
         return StoredArray(shape=array.shape, dtype=array.dtype, offset=offset)
-
-    def _of_samples(self, shape: tuple[int, ...]) -> bool:
-        """Tell whether an axis is that of samples, or the first one heads or windows may be folded into."""
-        count = self.samples
-        return count is not None and bool(shape) and (count in shape or bool(count and shape[0] % count == 0))
 
     def get(self, stored: StoredArray) -> Array:
         """Return an array; it must not be written to.

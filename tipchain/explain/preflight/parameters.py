@@ -75,7 +75,14 @@ class Tensors:
         """
         known = list(pairs)
         self.live: dict[str, Tensor] = reference.state_dict(keep_vars=True)
-        self.layers = self._read(reference, port, known, names or {})
+        self.layers = matchable_layers(reference, port, names or {})
+        inside = {
+            layer.path
+            for layer in self.layers[1]
+            if layer.inner and any(pair.port.startswith(f"{layer.path}.") for pair in known)
+        }
+        if inside:
+            self.layers = matchable_layers(reference, port, names or {}, frozenset(inside))
         references, ports = ({layer.path: layer for layer in side} for side in self.layers)
         self.pairs: list[TensorPair] = []
         for pair in known:
@@ -139,17 +146,6 @@ class Tensors:
             without((one for one in ours if one.path not in mine), lambda slot: id(self.live[slot.name]) in shared),
             without((one for one in theirs if one.path not in its), is_shared),
         )
-
-    def _read(
-        self, reference: object, port: object, pairs: Sequence[LayerPair], names: Mapping[str, str]
-    ) -> tuple[list[LayerTensors], list[LayerTensors]]:
-        ours, theirs = matchable_layers(reference, port, names)
-        inside = {
-            layer.path
-            for layer in theirs
-            if layer.inner and any(pair.port.startswith(f"{layer.path}.") for pair in pairs)
-        }
-        return matchable_layers(reference, port, names, frozenset(inside)) if inside else (ours, theirs)
 
     def _paired(self, pair: LayerPair, ours: LayerTensors, theirs: LayerTensors) -> Iterator[TensorPair]:
         kind = ours.kind if ours.kind == theirs.kind else OWN_KIND
