@@ -151,7 +151,12 @@ def _with_arguments(
         message = f"it takes index [{index_text(present)}]{where}, the reference [{index_text(value)}]"
         fix = f"write [{index_text(value)}] for [{index_text(present)}]{where}"
     elif name == "y" and op.name in BY:
-        kept = _attribute_of(op, present, piece)
+        layer = dict(piece.sides.port.layers(piece.port)).get(op.holder)
+        names = (
+            re.findall(r"\bself\.(\w+)", op.line) if layer is not None else []
+        )  # the attribute that the number is taken from
+        held = ((each, vars(layer).get(each)) for each in names)
+        kept = next((each for each, one in held if is_plain(one) and same_setting(one, present)), "")
         message = f"it {BY[op.name]} {present:.10g}{where}, the reference {BY[op.name]} {value:.10g}"
         fix = f"write {value:.10g} in `{op.name}`{where}"
         fix = f"set `self.{kept}` to {value:.10g}, which `{op.name}`{where} is given" if kept else fix
@@ -172,16 +177,10 @@ def _with_arguments(
     )
 
 
-def _attribute_of(op: Op, number: object, piece: Piece) -> str:
-    """Return the name of the attribute from which a call's statement takes a number; empty where it takes it from none."""
-    layer = dict(piece.sides.port.layers(piece.port)).get(op.holder)
-    names = re.findall(r"\bself\.(\w+)", op.line) if layer is not None else []
-    return next((one for one in names if is_plain(kept := vars(layer).get(one)) and same_setting(kept, number)), "")
-
-
 def differences(op: Op, step: Op, walk: Walk) -> list[tuple[int | str, str, object, object]]:
     """Return where the settings of a call are not those of the reference's: slot, name, the port's value, the reference's."""
-    slots, settings = _slots(op), spelled(step, walk)
+    slots, settings, parameters = _slots(op), spelled(step, walk), op.parameters
+    defaults = [parameters[name].default if name in parameters else inspect.Parameter.empty for _, name, _ in slots]
     found: list[tuple[int | str, str, object, object]] = []
     for given, value in settings.items():
         named = [one for one in slots if one[1].rstrip("s") == given.rstrip("s")]
@@ -202,7 +201,7 @@ def differences(op: Op, step: Op, walk: Walk) -> list[tuple[int | str, str, obje
     numbered = {_kind(one) for name, one in settings.items() if name.isdigit()}  # one of them may be what a slot holds
     found += [
         (slot, name, present, default)
-        for (slot, name, present), default in zip(slots, _defaults(op, slots), strict=True)
+        for (slot, name, present), default in zip(slots, defaults, strict=True)
         if is_plain(default)
         and default is not None
         and not same_setting(default, present)
@@ -210,12 +209,6 @@ def differences(op: Op, step: Op, walk: Walk) -> list[tuple[int | str, str, obje
         and _kind(present) not in numbered
     ]
     return found
-
-
-def _defaults(op: Op, slots: Sequence[tuple[int | str, str, object]]) -> list[object]:
-    """Return the defaults of a call's settings; a class stands for none."""
-    parameters = op.parameters
-    return [parameters[name].default if name in parameters else inspect.Parameter.empty for _, name, _ in slots]
 
 
 def _slots(op: Op) -> list[tuple[int | str, str, object]]:
@@ -797,7 +790,8 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     code, lead = _left_unused(piece, walk, theirs) or ("parting", "")
     mine, other = _first_unlike(ours, theirs, walk) or (op, step)
     at = next((one for one in (other, *reversed(theirs)) if one.place), None)
-    otherwise = _reads_otherwise(ours, theirs, piece)
+    frames, others = (dict.fromkeys(frame for call in calls for frame in call.frames) for calls in (ours, theirs))
+    otherwise = only_pair_unlike(frames, others, [*codes_of(frames), *forwards(piece.port)], codes_of(others))
     if at is None:
         fix = f"compare the code of {piece.shown} with the reference's"
     else:
@@ -827,12 +821,6 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         f"the reference's {walk.statement(step, quoted=False)}",
         place=holder_of((op for one in walk.partings for op in one.ops), piece),
     )
-
-
-def _reads_otherwise(ours: Iterable[Op], theirs: Iterable[Op], piece: Piece) -> tuple[Frame, Frame] | None:
-    """Return the two stretches' only pair of statements that read otherwise; else None."""
-    mine, others = (dict.fromkeys(frame for one in calls for frame in one.frames) for calls in (ours, theirs))
-    return only_pair_unlike(mine, others, [*codes_of(mine), *forwards(piece.port)], codes_of(others))
 
 
 def _first_unlike(ours: Iterable[Op], theirs: Iterable[Op], walk: Walk) -> tuple[Op, Op] | None:

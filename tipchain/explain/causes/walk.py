@@ -225,26 +225,22 @@ class Walk:
         keys = [key for one in parts if (key := self.number_of(op, one)) is not None]
         if all(set(self.matched[key]) & set(step.given) for key in keys):  # they stand in another order
             return []
-        found = []
+        found, others = [], set(step.given)
+
+        def leads(number: int, maker: Op) -> bool:
+            return set(self.matched[number]) <= others or maker.name in LAYOUT
+
         for key, old, number in zip(keys, parts, step.given, strict=True):
             if number in self.matched[key]:
                 continue
             maker, made, value = self.makers_of.get(key), self.makers.get(number), self.values[number]
-            elsewhere = set(self.matched[key]) - set(step.given)  # it is right, and does not belong here
+            elsewhere = set(self.matched[key]) - others  # it is right, and does not belong here
             if maker is None or made is None or value is None or value.size != old.size or elsewhere:
                 return []
             new = self._as_ports(next(arranged(value, tuple(old.shape), flat=True)))
-            before = self.open.get(key) or self._behind(maker, set(step.given))
+            before = self.open.get(key) or tuple(self.ops.with_makers([maker], leads))
             found.append(self._parting(maker, old, new, key, before, made))
         return found
-
-    def _behind(self, op: Op, others: set[int]) -> tuple[Op, ...]:
-        """Return a call with those before it whose results are nothing of the reference's but one of some others."""
-
-        def leads(key: int, maker: Op) -> bool:
-            return set(self.matched[key]) <= others or maker.name in LAYOUT
-
-        return tuple(self.ops.with_makers([op], leads))
 
     def stretch(self, parting: Parting) -> tuple[dict[int, list[Op]], set[int]]:
         """Return what both programs' stretches of a parting are given: the port's tensors with their calls, the reference's."""
@@ -277,7 +273,11 @@ class Walk:
         self, op: Op, key: int, old: Tensor, array: Array, *, leaf: bool = False
     ) -> tuple[int, object] | None:
         """Return the reference's tensor that mends a call's successors, and that in the call's shape."""
-        known = self._of_partner(op, key)
+        step, made = self.partner(op), list(op.made)
+        same = step is not None and key in made and len(made) == len(step.made)
+        known = (
+            [step.made[made.index(key)]] if same and step is not None else None
+        )  # what its counterpart returned there
         masked = self._mask_for(key, old, array, op.number - leaf) if known is None else None
         if masked is not None:
             return masked
@@ -335,14 +335,6 @@ class Walk:
         turn = sum(one.name == LAYER and one.path == op.path and one.number < op.number for one in self.ops)
         called = [] if path is None else self.called.get(path, [])
         return called[turn] if turn < len(called) else None
-
-    def _of_partner(self, op: Op, key: int) -> list[int] | None:
-        """Return the reference's tensor that a layer's counterpart returned in the same place; None: not known."""
-        step = self.partner(op)
-        made = list(self.made(op))
-        if step is None or key not in made or len(made) != len(step.made):
-            return None
-        return [step.made[made.index(key)]]
 
     def _makes_right(self, key: int, new: Tensor, since: int, number: int) -> bool:
         """Tell whether a call after this one gives a tensor of the reference's as soon as it is given this tensor."""
@@ -459,7 +451,8 @@ class Walk:
         def write(number: int) -> str:
             op = program.makers.get(number)
             if op is None or op.number not in inside or number in op.given:
-                return letters.setdefault(number, _letter(len(letters)))
+                count = len(letters)
+                return letters.setdefault(number, "xyzuvw"[count] if count < 6 else f"t{count}")
             if op.name in CASTING and op.given:
                 return write(op.given[0])
             if number not in written:  # what is used twice would be written twice, and what that uses four times
@@ -526,10 +519,6 @@ def glimpse(array: Array) -> str:
         return values[0]
     more = ", …" if array.size > MOST_WHOLE else ""
     return f"[{', '.join(values)}{more}] ({'x'.join(map(str, array.shape))})"
-
-
-def _letter(number: int) -> str:
-    return "xyzuvw"[number] if number < 6 else f"t{number}"
 
 
 SIGNS = {"add": "+", "sub": "-", "subtract": "-", "mul": "*", "multiply": "*", "div": "/", "divide": "/", "matmul": "@"}

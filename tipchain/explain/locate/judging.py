@@ -133,7 +133,19 @@ class PairJudge(CodeJudge):
         near = furthest <= ROUGH
         if hasty and furthest > self.noise:
             raise NotHeld
-        self._look_inside(near=near)
+        # The gradients of all parameters are compared before layers are run again and overwrite them.
+        side, model = self.models.reference.side, self.runs.reference.trace.calls[0].layer
+        gradients = ((one, side.framework.gradient(one)) for _, one in side.parameters(model))
+        self._left = {id(one): side.view(found) for one, found in gradients if found is not None}
+        pairs = self.matching.pairs if self.exact else ()
+        self._shared = SharedParameters(self.models, pairs, (self.runs.reference.projected, self.runs.port.projected))
+        if self.exact and near:
+            ours, theirs = ({call.path for call in trace.calls} for trace in self.runs.traces)
+            self._own = list(self._shared.unlike(self.matching.containers, ROUGH, (ours, theirs)))
+        self.alike_inside = self.exact and near and not self._own and self._shared.alike(SAME_DOUBLE)
+        port = self.models.port
+        if port.double is not None:  # the reference's gradients are what layers are held against, the port's have been
+            port.side.clear_gradients(port.double.whole)
         verdicts = self._concluded(self._in_turn(self._judge_layers(self.matching.pairs, hasty=hasty)))
         return verdicts if self.equal_nan else self._less_nan(verdicts)
 
@@ -270,21 +282,6 @@ class PairJudge(CodeJudge):
             for one in (values[link.ours] for link in links)
         )
         return apart * sqrt(sum(sizes))
-
-    def _look_inside(self, *, near: bool) -> None:
-        """Compare the gradients of all parameters, before layers are run again and overwrite them."""
-        side, model = self.models.reference.side, self.runs.reference.trace.calls[0].layer
-        gradients = ((one, side.framework.gradient(one)) for _, one in side.parameters(model))
-        self._left = {id(one): side.view(found) for one, found in gradients if found is not None}
-        pairs = self.matching.pairs if self.exact else ()
-        self._shared = SharedParameters(self.models, pairs, (self.runs.reference.projected, self.runs.port.projected))
-        if self.exact and near:
-            ours, theirs = ({call.path for call in trace.calls} for trace in self.runs.traces)
-            self._own = list(self._shared.unlike(self.matching.containers, ROUGH, (ours, theirs)))
-        self.alike_inside = self.exact and near and not self._own and self._shared.alike(SAME_DOUBLE)
-        port = self.models.port
-        if port.double is not None:  # the reference's gradients are what layers are held against, the port's have been
-            port.side.clear_gradients(port.double.whole)
 
     def _judge_ends(
         self, forward: Sequence[LayerVerdict], backward: Sequence[LayerVerdict]

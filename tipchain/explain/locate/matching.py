@@ -53,7 +53,7 @@ def common_path(paths: Iterable[str]) -> str:
     return ".".join(each[0] for each in shared)
 
 
-def pair_layers(reference: Model, port: object, names: Mapping[str, str] | None = None) -> list[LayerPair]:
+def pair_layers(reference: Model, port: Model, names: Mapping[str, str] | None = None) -> list[LayerPair]:
     """Pair the layers that hold parameters or buffers, in the reference's order of declaration.
 
     What agrees by name (or by ``names``, Paddle's by torch's) and type is paired first; then layers whose parameters
@@ -67,7 +67,19 @@ def pair_layers(reference: Model, port: object, names: Mapping[str, str] | None 
     rest.take(_by_values(rest, reference.state_dict()), "values")
     rest.take(_by_structure(rest, names, named=False), "structure")
     rest.take(_by_path(rest), "name")
-    rest.found += _without_tensors(reference, port, names, rest.found)
+    # Layers without parameters or buffers that names name.
+    ours, theirs = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
+    ours_taken, theirs_taken = {pair.reference for pair in rest.found}, {pair.port for pair in rest.found}
+    rest.found += [
+        LayerPair(reference=one, port=other, evidence="name")
+        for one, other in names.items()
+        if one in ours
+        and other in theirs
+        and one not in ours_taken
+        and other not in theirs_taken
+        and not ours[one].state_dict()
+        and not theirs[other].state_dict()
+    ]
     every = reference.named_modules(remove_duplicate=False)
     order = {path: number for number, (path, _) in enumerate(every)}
     return sorted(rest.found, key=lambda pair: order[pair.reference])
@@ -124,24 +136,6 @@ def sum_of(prints: Iterable[Print]) -> Print:
     """Return the print of all numbers that several prints are of."""
     sizes, plain, mixed = zip((0, 0, 0), *prints, strict=True)
     return sum(sizes), sum(plain) % 2**64, sum(mixed) % 2**64
-
-
-def _without_tensors(
-    reference: Model, port: Model, names: Mapping[str, str], known: Sequence[LayerPair]
-) -> list[LayerPair]:
-    """Return the pairs of layers without parameters or buffers that ``names`` names."""
-    ours, theirs = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
-    ours_taken, theirs_taken = {pair.reference for pair in known}, {pair.port for pair in known}
-    return [
-        LayerPair(reference=one, port=other, evidence="name")
-        for one, other in names.items()
-        if one in ours
-        and other in theirs
-        and one not in ours_taken
-        and other not in theirs_taken
-        and not ours[one].state_dict()
-        and not theirs[other].state_dict()
-    ]
 
 
 class _Rest:

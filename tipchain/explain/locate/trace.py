@@ -400,13 +400,7 @@ class Tracer:
     """
 
     def __init__(
-        self,
-        side: LiveSide,
-        model: Model,
-        store: Store,
-        known: Twins | None = None,
-        draws: Draws | None = None,
-        pace: Pace | None = None,
+        self, side: LiveSide, model: Model, store: Store, known: Twins | None, draws: Draws, pace: Pace | None
     ) -> None:
         self._side, self._store, self._other, self._draws, self._pace = side, store, known, draws, pace
         self._model, self._layers = model, dict(side.layers(model))
@@ -440,7 +434,7 @@ class Tracer:
             inputs=tuple(self.value(tensor) for tensor in tensors),
             input_names=tuple(names),
             draws=self._draws,
-            drawn=range(self._drawn(), self._drawn()),
+            drawn=range(self._draws.number, self._draws.number),
         )
         if parent is not None:
             parent.children.append(call.number)
@@ -459,10 +453,7 @@ class Tracer:
         call.outputs = given
         call.output_names = tuple(names)
         call.ended, self._ended = self._ended, self._ended + 1
-        call.drawn = range(call.drawn.start, self._drawn())
-
-    def _drawn(self) -> int:
-        return 0 if self._draws is None else self._draws.number
+        call.drawn = range(call.drawn.start, self._draws.number)
 
     def value(self, tensor: Tensor) -> TracedValue:
         """Return the tensor's value; the same one as before if it is the same tensor and was not written to."""
