@@ -502,46 +502,27 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
     op, extra, alone = group[0].op, _acting(group[0].steps[:-1], walk.steps), _acting(group[0].ops, walk.ops)
     if op.name != group[0].step.name or len(extra) != 1 or len(alone) != 1 or op.written is not None:
         return
-    acts, makers = {}, []
+    acts, given = {}, list[int | None]()
     for one in group:
-        step = next(iter(_acting(one.steps[:-1], walk.steps)), None)
-        place = (
-            None
-            if step is None
-            else next(
-                (at for at, arg in enumerate(one.op.args) if set(walk.matched_given(one.op, arg)) & set(step.given)),
-                None,
-            )
-        )
-        made = None if step is None else _done(step, piece, walk)
-        if place is None or made is None or list(made.shape) != list(one.op.args[place].shape):
+        steps = _acting(one.steps[:-1], walk.steps)
+        wanted = {number for step in steps[:1] for number in step.given}
+        places = [at for at, arg in enumerate(one.op.args) if wanted & set(walk.matched_given(one.op, arg))]
+        made = _done(steps[0], piece, walk) if places else None
+        if made is None or list(made.shape) != list(one.op.args[places[0]].shape):
             return
-        acts[one.op.number] = with_arguments({place: made})
-        makers.append(_maker_for(one.op, place, [each.op for each in group], walk))
-    step, maker = extra[0], makers[0]
+        acts[one.op.number] = with_arguments({places[0]: made})
+        given.append(walk.number_of(one.op, one.op.args[places[0]]))
+    step, key, takers = extra[0], given[0], [one.op for one in group]
+    maker = walk.makers_of.get(key) if key is not None and all(one in takers for one in walk.consumers[key]) else None
     statement = _nearest([op], step, walk)
-    at, line = statement.place, statement.line
-    where = f"in front of {called(group[0].ops[0])} at {at}"
-    if maker is not None and statement in maker.frames and statement not in op.frames:
-        where = f"after {called(maker)} at {at}"
+    where = f"in front of {called(group[0].ops[0])}"
+    own = maker is not None and maker.place not in ("", op.place)
+    if maker is not None and own and statement in maker.frames and statement not in op.frames:
+        where = f"after {called(maker)}"
     numbers = [value for value in step.kwargs.values() if _kind(value) == "number"]
     by = f" by {numbers[0]:.6g}" if step.name in BY and len(step.given) == 1 and numbers else ""
     how = _shown(_passed(step, walk, signature_of(_in_paddle(step, piece)))) if step.name not in OPERATORS else ""
-    yield Hypothesis(
-        code="missing-call",
-        name=step.name,
-        confirmed=True,
-        acts=acts,
-        message=_counted(f"it lacks `{step.said}`{by} {where}{_has(step)}", group),
-        fix=f"apply `{step.name}{how}`{by} {where}: `{line}`",
-    )
-
-
-def _maker_for(op: Op, place: int, takers: Sequence[Op], walk: Walk) -> Op | None:
-    """Return the call that makes one argument of a call, and of none but some; None where there is none."""
-    key = walk.number_of(op, op.args[place])
-    maker = walk.makers_of.get(key) if key is not None and all(one in takers for one in walk.consumers[key]) else None
-    return maker if maker is not None and maker.place not in ("", op.place) else None
+    yield _lacking(group, step, acts, f"{where} at {statement.place}", statement, by, how)
 
 
 def _missing_behind(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -555,19 +536,28 @@ def _missing_behind(group: Sequence[Parting], piece: Piece, walk: Walk) -> Itera
         acts[one.op.number] = constant(made)
     op, step = group[0].op, group[0].step
     statement = _nearest([op], step, walk)
-    place, line = statement.place, statement.line
-    yield Hypothesis(
+    yield _lacking(group, step, acts, f"after {called(op)} at {statement.place}", statement)
+
+
+def _lacking(
+    group: Sequence[Parting],
+    step: Op,
+    acts: Mapping[int, Act],
+    where: str,
+    statement: Frame,
+    by: str = "",
+    how: str = "",
+) -> Hypothesis:
+    """Return the port with a call of the reference's that it lacks somewhere."""
+    has = f"the reference has `{step.line}`{f' at {step.place}' if step.place else ''}"
+    return Hypothesis(
         code="missing-call",
         name=step.name,
         confirmed=True,
         acts=acts,
-        message=_counted(f"it lacks `{step.said}` after {called(op)} at {place}{_has(step)}", group),
-        fix=f"apply `{step.name}` after {called(op)} at {place}: `{line}`",
+        message=_counted(f"it lacks `{step.said}`{by} {where}: {has}", group),
+        fix=f"apply `{step.name}{how}`{by} {where}: `{statement.line}`",
     )
-
-
-def _has(step: Op) -> str:
-    return f": the reference has `{step.line}`{f' at {step.place}' if step.place else ''}"
 
 
 def _acting(calls: Sequence[Op], program: Program) -> list[Op]:
@@ -730,18 +720,22 @@ def _detached_outputs(piece: Piece, outputs: Sequence[Array]) -> Iterator[Hypoth
 def _missing_detaches(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     """Yield each tensor without its gradient, those first that the reference detaches."""
     found: list[tuple[Tensor, Hypothesis]] = []
+
+    def detach(tensor: Tensor, op: Op, act: Act, which: str) -> None:
+        what = f"{which} of {called(op)}{place_of(op, piece)}"
+        detached = Hypothesis(
+            code="cut-gradient",
+            name="detach",
+            acts={op.number: act},
+            message=f"the reference stops the gradient of {what}",
+            fix=f"detach {what}: `{op.line}`",
+        )
+        found.append((tensor, detached))
+
     for op in ops:
         made = piece.floats(op.result)
         if any(not one.stop_gradient for one in made):
-            where = f"{called(op)}{place_of(op, piece)}"
-            detached = Hypothesis(
-                code="cut-gradient",
-                name="detach",
-                acts={op.number: then_first(lambda one: one.detach())},
-                message=f"the reference stops the gradient of the result of {where}",
-                fix=f"detach the result of {where}: `{op.line}`",
-            )
-            found.append((made[0], detached))
+            detach(made[0], op, then_first(lambda one: one.detach()), "the result")
     for op in ops:
         given = [
             at for at, one in enumerate(op.args) if piece.floats([one]) and not getattr(one, "stop_gradient", True)
@@ -749,15 +743,7 @@ def _missing_detaches(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
         names = list(op.parameters)
         for number in given if (len(given) > 1 or op.layer is not None) and op.written is None else ():
             name = names[number] if number < len(names) else str(number)
-            where = f"`{name}` of {called(op)}{place_of(op, piece)}"
-            detached = Hypothesis(
-                code="cut-gradient",
-                name="detach",
-                acts={op.number: with_argument_detached(number)},
-                message=f"the reference stops the gradient of {where}",
-                fix=f"detach {where}: `{op.line}`",
-            )
-            found.append((op.args[number], detached))
+            detach(op.args[number], op, with_argument_detached(number), f"`{name}`")
     wanted = piece.record.detached
     first = {
         id(one): any(sketch.close(Sketch(numpy_of(one)), SAME_SINGLE) for sketch in wanted)

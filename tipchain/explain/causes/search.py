@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from math import isfinite
+from math import inf
 
 import numpy as np
 
@@ -23,11 +23,10 @@ from tipchain.explain.causes.tensors import by_tensors, by_unsaved
 from tipchain.explain.causes.walk import Parting, Walk, acts_of, show
 from tipchain.explain.findings import Diagnosis, Finding, at_source, only_return, shown_path
 from tipchain.explain.locate.between_layers import enlarge, holds
-from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, common_path, hands_on
 from tipchain.explain.locate.rerun import steps_after
-from tipchain.explain.locate.trace import Store, TracedValue
+from tipchain.explain.locate.trace import Store
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.facts.packed import spell_out
 from tipchain.framework_types import Model
@@ -42,11 +41,13 @@ def pieces(
     located: Located, verdict: LayerVerdict, sides: Sides, store: Store, models: tuple[object, object], seed: int
 ) -> Iterator[Piece]:
     """Yield the piece that a verdict is about, then those around it; none where the calls cannot be told."""
+    compare = Comparer(store, (*located.reference.values, *located.port.values))
     for pair in _pairs(located, verdict):
         calls = pair.reference, pair.port
-        links = tuple(_links(pair.reference.inputs, pair.port.inputs, store))
+        kinds = [[one.dtype.kind for one in call.inputs] for call in calls]
+        links = [one for one in compare.inputs(pair) if kinds[0][one.ours] == kinds[1][one.theirs]]
         expected = tuple(store.get(one.stored) for one in pair.reference.inputs)
-        by_number = {other: expected[number].transpose(axes) for number, other, axes in links}
+        by_number = {link.theirs: link.layout.apply(expected[link.ours]) for link in links}
         actual = tuple(by_number.get(number, store.get(one.stored)) for number, one in enumerate(pair.port.inputs))
         double = located.exact or not any(call.children for call in calls)
         backward = verdict.direction == "backward"
@@ -70,7 +71,6 @@ def pieces(
         others = defaultdict[str, set[str]](set)
         for path, other, _ in inside:
             others[path] |= {other} - {""}
-        returned = *located.reference.values, *located.port.values
         idle = _idle(located, pair)
         yield Piece(
             sides=sides,
@@ -81,11 +81,11 @@ def pieces(
             atomic=judged | _innermost(theirs.layer, sides.port),
             judged=judged,
             reference_judged=frozenset({*(other for _, other, _ in right), *idle.values()} - {""}),
-            cleared=_cleared(located, pair, store),
+            cleared=_cleared(located, pair, compare),
             idle=idle,
             partners={path: one.pop() for path, one in others.items() if len(one) == 1},
-            ends=tuple((link.ours, link.theirs) for link in Comparer(store, returned).outputs(pair)) or None,
-            links=tuple((number, other) for number, other, _ in links),
+            ends=tuple((link.ours, link.theirs) for link in compare.outputs(pair)) or None,
+            links=tuple((link.ours, link.theirs) for link in links if link.layout.permutes),
             double=double,
         )
 
@@ -147,25 +147,6 @@ def _pairs(located: Located, verdict: LayerVerdict) -> Iterator[CallPair]:
         call = None if call.parent is None else trace.calls[call.parent]
 
 
-def _links(
-    ours: Sequence[TracedValue], theirs: Sequence[TracedValue], store: Store
-) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-    """Yield which tensors of two calls belong together, with the order of axes that the port has: the closest of one shape."""
-    free = list(range(len(theirs)))
-    for number, value in enumerate(ours):
-        expected = store.get(value.stored)
-        found = []
-        for other in free:
-            actual = store.get(theirs[other].stored)
-            axes = arrange(expected, actual) if expected.dtype.kind == actual.dtype.kind else None
-            if axes is not None:
-                found.append((relative(expected.transpose(axes), actual) > SAME_DOUBLE, other, axes))
-        if found:
-            _, other, axes = min(found)
-            free.remove(other)
-            yield number, other, axes
-
-
 def _inside(pairs: Iterable[CallPair], around: CallPair) -> Iterator[tuple[str, str, CallPair]]:
     """Yield the pairs inside another of the port's, with both paths within it; the reference's is empty where it is not inside."""
     for one in pairs:
@@ -173,23 +154,12 @@ def _inside(pairs: Iterable[CallPair], around: CallPair) -> Iterator[tuple[str, 
             yield path, below(one.reference.path, around.reference.path) or "", one
 
 
-def _cleared(located: Located, around: CallPair, store: Store) -> frozenset[str]:
+def _cleared(located: Located, around: CallPair, compare: Comparer) -> frozenset[str]:
     """Return the port's containers inside a call whose results are right, or that are given something else already."""
-    compare = Comparer(store)
-
-    def right(one: CallPair) -> bool:
-        given, made = (
-            compare.apart(ours, theirs, links)
-            for ours, theirs, links in (
-                (one.reference.inputs, one.port.inputs, compare.inputs(one)),
-                (one.reference.outputs, one.port.outputs, compare.outputs(one)),
-            )
-        )
-        return made <= SAME_DOUBLE or (isfinite(given) and given > SAME_DOUBLE)
-
     inside: dict[str, bool] = {}
     for path, _, one in _inside(located.matching.containers, around):
-        inside[path] = inside.get(path, True) and right(one)
+        right = compare.outputs_apart(one) <= SAME_DOUBLE or SAME_DOUBLE < compare.inputs_apart(one) < inf
+        inside[path] = inside.get(path, True) and right
     return frozenset(path for path, known in inside.items() if known)
 
 

@@ -226,9 +226,9 @@ class CodeJudge:
         self.compare = Comparer(self.store, (*ours.values, *theirs.values))
         self.outputs = tuple(self.compare.results(ours.values, theirs.values, ours.output_names, theirs.output_names))
 
-    def code_before(self, pair: CallPair, links: Sequence[TensorLink], apart: float) -> LayerVerdict:
+    def code_before(self, pair: CallPair, apart: float) -> LayerVerdict:
         """Return the verdict about the code that gave the pair other tensors though all layers before agree."""
-        worst = max(links, default=None, key=partial(self._apart, pair))
+        worst = max(self.compare.inputs(pair), default=None, key=partial(self._apart, pair))
         calls = self._block_at_fault(pair) or self._giving(
             pair, (0, 0) if worst is None else (worst.ours, worst.theirs)
         )
@@ -273,13 +273,11 @@ class CodeJudge:
 
     def _alike(self, pair: CallPair) -> tuple[bool, bool]:
         """Tell whether a pair's inputs and results agree; without linked results they do not."""
-        inputs = self.compare.inputs(pair)
-        outputs = self.compare.outputs(pair)
-        given = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs) <= self.noise
-        given = given and self._masked_otherwise(pair, inputs) is None
+        given = self.compare.inputs_apart(pair) <= self.noise
+        given = given and self._masked_otherwise(pair, self.compare.inputs(pair)) is None
         both = pair.reference.outputs, pair.port.outputs
-        if outputs:
-            return given, self.compare.apart(*both, outputs) <= self.noise
+        if self.compare.outputs(pair):
+            return given, self.compare.outputs_apart(pair) <= self.noise
         # One side may return the same numbers in several tensors, the other in one.
         counts = [sum(prod(one.shape) for one in values) for values in both]
         if not counts[0] or counts[0] != counts[1]:

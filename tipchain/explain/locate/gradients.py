@@ -355,7 +355,7 @@ def input_gradients(reruns: PairReruns, *, known: float | None, double: bool) ->
 
     ``known`` is how far they are apart in float64 at most, None where the layers must be run again to tell; ``double`` says that the port runs in float64.
     """
-    slow, fast = reruns.reference32, reruns.port32
+    slow, fast = reruns.singles
     slow64 = None if known is not None else reruns.port64
     moved = None if double or slow64 is not None else reruns.moved
     for link in reruns.inputs:
@@ -397,7 +397,7 @@ def parameter_gradients(
     ``truths`` are the reference's in its float64 run, None where several calls added to them; ``kept`` says which parameters the
     port's layer keeps in another layout.
     """
-    slow, fast = reruns.reference32, reruns.port32
+    slow, fast = reruns.singles
     slow64 = None if known is not None else reruns.port64
     moved = None if double or slow64 is not None else reruns.moved
     if truths is None and known is None:

@@ -351,8 +351,8 @@ class Locator:
         if not wrong or double is None or not same_numbers(judge.runs):
             return
         corrections, known = Corrections(self.sides.port, self.store), Twins(judge.runs.reference.trace, self.store)
-        for pair, links in judge.wrong:
-            corrections.at_exit(pair, links)
+        for pair in judge.wrong:
+            corrections.at_exit(pair, judge.compare.outputs(pair))
         told, place, now = {type(double[one.port_path]): one.port_path for one in wrong}, -1, judge
         alike = judge.given_alike()  # what makes up for a layer's error is no fault once the layer is put right
         for _ in range(MORE):

@@ -638,22 +638,37 @@ class Comparer:
         self._known: dict[tuple[int, int, PortLayout, bool], float] = {}
         self._layouts: dict[tuple[int, int], PortLayout | None] = {}
         self._sizes: dict[int, float] = {}
+        self._linked: dict[tuple[int, int, str], tuple[CallPair, list[TensorLink]]] = {}
 
     def inputs(self, pair: CallPair) -> list[TensorLink]:
-        """Link two calls' inputs; see `links`."""
-        ours, theirs = pair.reference, pair.port
-        return self.links(ours.inputs, theirs.inputs, ours.input_names, theirs.input_names)
+        """Link two calls' inputs, once; see `links`."""
+        key, ours, theirs = (id(pair.reference), id(pair.port), "inputs"), pair.reference, pair.port
+        if key not in self._linked:
+            self._linked[key] = pair, self.links(ours.inputs, theirs.inputs, ours.input_names, theirs.input_names)
+        return self._linked[key][1]
 
     def outputs(self, pair: CallPair) -> list[TensorLink]:
-        """Link two calls' outputs; see `links`."""
-        ours, theirs = pair.reference, pair.port
+        """Link two calls' outputs, once; see `links`."""
+        key, ours, theirs = (id(pair.reference), id(pair.port), "outputs"), pair.reference, pair.port
+        if key in self._linked:
+            return self._linked[key][1]
         found = self.links(ours.outputs, theirs.outputs, ours.output_names, theirs.output_names)
         used = [
             [id(one) in self._returned or bool(self.gradient_size(one)) for one in call.outputs]
             for call in (ours, theirs)
         ]
         alive = all(map(any, used))
-        return [one for one in found if not alive or used[0][one.ours] or used[1][one.theirs]]
+        found = [one for one in found if not alive or used[0][one.ours] or used[1][one.theirs]]
+        self._linked[key] = pair, found
+        return found
+
+    def inputs_apart(self, pair: CallPair) -> float:
+        """Return how far the inputs of two calls are apart."""
+        return self.apart(pair.reference.inputs, pair.port.inputs, self.inputs(pair))
+
+    def outputs_apart(self, pair: CallPair) -> float:
+        """Return how far the outputs of two calls are apart."""
+        return self.apart(pair.reference.outputs, pair.port.outputs, self.outputs(pair))
 
     def results(
         self,

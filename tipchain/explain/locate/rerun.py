@@ -392,18 +392,11 @@ class PairReruns:
         return max(1, size // max(parameter.shape[0] if parameter.ndim else 1, 1))
 
     @cached_property
-    def reference32(self) -> Rerun | None:
-        """The reference's layer in float32, if the port's is run so."""
-        return self.run(0, double=False) if self._in_single else None
-
-    @cached_property
-    def port32(self) -> Rerun | None:
-        """The port's layer in float32; None of a container that runs in float64."""
-        return self.run(1, double=False) if self._in_single else None
-
-    @property
-    def _in_single(self) -> bool:
-        return not self.pair.whole or self.models.port.double is None
+    def singles(self) -> tuple[Rerun | None, Rerun | None]:
+        """Both layers in float32; None of a container that runs in float64."""
+        if self.pair.whole and self.models.port.double is not None:
+            return None, None
+        return self.run(0, double=False), self.run(1, double=False)
 
     @cached_property
     def reference64(self) -> Rerun | None:
