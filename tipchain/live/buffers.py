@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,7 +63,11 @@ def check_buffers(
     """
     sides, limit = asked.sides, SAME_SINGLE if double else ROUGH
     model, port_model = models = [asked.copied(number, training=training, double=double) for number in (0, 1)]
-    match = _names((model, port_model), asked.names)
+    match: Mapping[str, str] = asked.names
+    with suppress(WeightsError):  # else as they are matched, without pairs by order of declaration alone
+        matched = match_models(model, port_model, asked.names)
+        ordered = {ours for ours, _ in matched.by_order}
+        match = {ours: theirs for ours, theirs in matched.names.items() if ours not in ordered}
     called = []
     for side, one, drawn in zip(sides, models, draws, strict=True):
         held = _own_buffers(side, one, match)
@@ -155,16 +160,3 @@ def _own_buffers(side: LiveSide, model: object, match: Mapping[str, str]) -> dic
     ported = {match.get(name, name) for name in saved} if side.name != "torch" else set(saved)
     known = {name: one for name, one in saved.items() if name in own or match.get(name, name) in own}
     return {**{name: one for name, one in own.items() if name not in ported}, **known}
-
-
-def _names(models: tuple[object, object], names: Mapping[str, str]) -> Mapping[str, str]:
-    """Return Paddle's names by torch's as matched, without pairs by order of declaration alone.
-
-    Where the weights cannot be matched, they are the names that were given.
-    """
-    try:
-        match = match_models(*models, names)
-    except WeightsError:
-        return names
-    ordered = {ours for ours, _ in match.by_order}
-    return {ours: theirs for ours, theirs in match.names.items() if ours not in ordered}

@@ -110,7 +110,13 @@ def explain_layers(
     for fault in verdicts:
         if fault.at_fault:
             faults.setdefault(fault.port_path, fault)
-    built = _built_otherwise(serious)
+    built: dict[
+        str, tuple[object, ...]
+    ] = {}  # differences of layers' construction by path, to be compared with each other
+    for finding in serious:
+        if finding.kind == "argument":
+            known = built.get(finding.port_path, ())
+            built[finding.port_path] = (*known, (finding.code, finding.reference, finding.port))
     found: list[Diagnosis] = []
     settled: dict[tuple[object, ...], Diagnosis] = {}
     by_type: dict[tuple[str, str], list[Diagnosis]] = {}
@@ -188,15 +194,6 @@ def _counterpart(path: str, verdict: LayerVerdict, located: Located) -> str:
         return verdict.reference_path
     known = (*located.matching.containers, *located.matching.pairs)
     return next((one.reference.path for one in known if one.port.path == path), verdict.reference_path)
-
-
-def _built_otherwise(findings: Sequence[Finding]) -> dict[str, tuple[object, ...]]:
-    """Return the differences of layers' construction by path, to be compared with each other."""
-    found: dict[str, tuple[object, ...]] = {}
-    for one in findings:
-        if one.kind == "argument":
-            found[one.port_path] = (*found.get(one.port_path, ()), (one.code, one.reference, one.port))
-    return found
 
 
 def _is_same(one: Diagnosis, other: Diagnosis) -> bool:

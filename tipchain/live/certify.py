@@ -14,7 +14,7 @@ from tipchain.core.json_text import Json
 from tipchain.core.language import say
 from tipchain.core.progress import Pace, Progress
 from tipchain.errors import BAD, ExitCode
-from tipchain.framework_types import Array, Model, Nested, Options, Setting
+from tipchain.framework_types import Array, Model, Nested, Setting
 from tipchain.frameworks.live_models import name_alike
 from tipchain.live.align import align
 from tipchain.live.report import AlignmentReport
@@ -233,18 +233,13 @@ def certify(
         if pace.over:
             break
         pace.tell("planting faults", number, len(chosen))
-        done = _plant(reference, port, inputs, options, fault)
+        model = copy.deepcopy(port)
+        name_alike(port, model)
+        fault.plant(model)
+        told = align(reference, model, inputs, **{**options, "causes": False})
+        stages = tuple(name for name, outcome in told.stages.items() if outcome in BAD)
+        first = told.first_divergence
+        around = first is not None and (not first.port_path or f"{fault.port_path}.".startswith(f"{first.port_path}."))
         if not pace.over:  # else it was not looked at to its end
-            planted.append(done)
+            planted.append(replace(fault, stages=stages, located=around))
     return Certificate(report=report, planted=tuple(planted), possible=len(faults))
-
-
-def _plant(reference: Model, port: Model, inputs: Mapping[str, Nested], options: Options, fault: Fault) -> Fault:
-    model = copy.deepcopy(port)
-    name_alike(port, model)
-    fault.plant(model)
-    report = align(reference, model, inputs, **{**options, "causes": False})
-    stages = tuple(name for name, outcome in report.stages.items() if outcome in BAD)
-    first = report.first_divergence
-    around = first is not None and (not first.port_path or f"{fault.port_path}.".startswith(f"{first.port_path}."))
-    return replace(fault, stages=stages, located=around)

@@ -70,9 +70,9 @@ class Watch:
         held = [value for _, value in held_by(loop.kept)]
         for schedule in {id(one): one for one in (loop.schedule, own_schedule(loop.optimizer), *held)}.values():
             if hasattr(schedule, "last_epoch") and hasattr(schedule, "step"):
-                schedule.step = self._scheduling(schedule.step)
-        loop.optimizer.step = self._updating(loop.optimizer.step)
-        loop.call = self._watching(loop.call)
+                schedule.step = _watched(schedule.step, self._schedule)
+        loop.optimizer.step = _watched(loop.optimizer.step, self._update)
+        loop.call = partial(self._call, loop.call)
 
     def gradients(self, clipped: Mapping[int, Tensor] = MappingProxyType({})) -> dict[str, Array]:
         """Return the gradients that there are, as the reference keeps them; those in ``clipped`` by its tensors' ids."""
@@ -98,67 +98,56 @@ class Watch:
         path, _, leaf = name.rpartition(".")
         return self.loop.recipe.laid.get(path, {}).get(leaf) if self.loop.number else None
 
-    def _give(self, gradients: Gradients) -> None:
-        assert isinstance(self.optimizer, PaddleUpdates)  # the reference is lent nothing
-        with self.loop.side.recording(gradient=False):
-            self.optimizer.give({name: gradients.get(name) for name in self.loop.slots if self._laid(name) is None})
+    def _give(self, lent: Sequence[Moment]) -> None:
+        """Replace the gradients by those of the first of the lender's moments, where there is one."""
+        if lent:
+            assert isinstance(self.optimizer, PaddleUpdates)  # the reference is lent nothing
+            given = {name: lent[0].gradients.get(name) for name in self.loop.slots if self._laid(name) is None}
+            with self.loop.side.recording(gradient=False):
+                self.optimizer.give(given)
 
-    def _watching(self, call: Function) -> Function:
-        """Return a step at whose start the record is empty, and whose backward passes are recorded."""
+    def _call(self, call: Function, number: int) -> Nested:
+        """Take a step on an empty record; its backward passes are recorded."""
         framework: Any = self.loop.side.framework
         engine = framework.paddle.base.core.eager if self.loop.number else framework.torch.autograd
         name = "run_backward" if self.loop.number else "backward"
+        self.backwards, self.updates = [], []
+        with attributes(engine, **{name: partial(self._start, getattr(engine, name))}):
+            return call(number)
 
-        def watched(number: int) -> Nested:
-            self.backwards, self.updates = [], []
-            with attributes(engine, **{name: self._starting(getattr(engine, name))}):
-                return call(number)
+    def _start(self, backward: Function, tensors: Nested, *args: Nested, **options: Nested) -> Nested:
+        if self._inside:  # a pass within a pass: of what is computed anew
+            return backward(tensors, *args, **options)
+        roots = tensors if isinstance(tensors, list | tuple) else [tensors]
+        loss = np.array([sum(float(self.loop.side.array(one).sum()) for one in roots)])
+        before, self._inside = self.gradients(), True
+        try:
+            found = backward(tensors, *args, **options)
+        finally:
+            self._inside = False
+        if self.lender and self.lent == "backward":
+            self._give(self.lender.backwards[len(self.backwards) :])
+        self.backwards.append(Moment(place=self._caller, gradients=self.gradients(), before=before, loss=loss))
+        return found
 
-        return watched
-
-    def _starting(self, backward: Function) -> Function:
-        def start(tensors: Nested, *args: Nested, **options: Nested) -> Nested:
-            if self._inside:  # a pass within a pass: of what is computed anew
-                return backward(tensors, *args, **options)
-            roots = tensors if isinstance(tensors, list | tuple) else [tensors]
-            loss = np.array([sum(float(self.loop.side.array(one).sum()) for one in roots)])
-            before, self._inside = self.gradients(), True
-            try:
-                found = backward(tensors, *args, **options)
-            finally:
-                self._inside = False
-            for lent in (
-                self.lender.backwards[len(self.backwards) :][:1] if self.lender and self.lent == "backward" else ()
-            ):
-                self._give(lent.gradients)
-            self.backwards.append(Moment(place=self._caller, gradients=self.gradients(), before=before, loss=loss))
-            return found
-
-        return start
-
-    def _updating(self, update: Function) -> Function:
+    def _update(self, update: Function, *args: Nested, **options: Nested) -> Nested:
         clips = [getattr(self.loop.optimizer, "_grad_clip", None)]
         clips += [group.get("grad_clip") for group, _ in parameter_groups(self.loop.optimizer)]
         kinds: set[Any] = {type(one) for one in clips if hasattr(one, "_dygraph_clip")}
-
-        @functools.wraps(update)
-        def step(*args: Nested, **options: Nested) -> Nested:
-            rates = self.optimizer.rates()
-            for lent in self.lender.updates[len(self.updates) :][:1] if self.lender and self.lent == "updates" else ():
-                self._give(lent.gradients)
-            given, clipped = self.gradients(), dict[int, Tensor]()
-            with ExitStack() as stack:
-                for kind in kinds:
-                    clip = self._clipping(kind._dygraph_clip, clipped)  # noqa: SLF001
-                    stack.enter_context(attributes(kind, _dygraph_clip=clip))
-                found = update(*args, **options)
-            # torch's optimizers may clip in their own step; what is cleared there is no gradient.
-            used = self.gradients(clipped) if clipped or not self.loop.number else given
-            used = used if any(one.any() for one in used.values()) else given
-            self.updates.append(Moment(place=self._caller, gradients=used, rates=rates, scheduled=self.scheduled))
-            return found
-
-        return step
+        rates = self.optimizer.rates()
+        if self.lender and self.lent == "updates":
+            self._give(self.lender.updates[len(self.updates) :])
+        given, clipped = self.gradients(), dict[int, Tensor]()
+        with ExitStack() as stack:
+            for kind in kinds:
+                clip = self._clipping(kind._dygraph_clip, clipped)  # noqa: SLF001
+                stack.enter_context(attributes(kind, _dygraph_clip=clip))
+            found = update(*args, **options)
+        # torch's optimizers may clip in their own step; what is cleared there is no gradient.
+        used = self.gradients(clipped) if clipped or not self.loop.number else given
+        used = used if any(one.any() for one in used.values()) else given
+        self.updates.append(Moment(place=self._caller, gradients=used, rates=rates, scheduled=self.scheduled))
+        return found
 
     def _clipping(self, clip: Function, clipped: dict[int, Tensor]) -> Function:
         def clipping(rule: object, pairs: Sequence[tuple[Tensor, Tensor]]) -> Nested:
@@ -179,13 +168,14 @@ class Watch:
         file, line = frame.f_code.co_filename, frame.f_lineno
         return SourceLine(file=file, line=line, code=linecache.getline(file, line).strip())
 
-    def _scheduling(self, step: Function) -> Function:
-        @functools.wraps(step)
-        def scheduled(*args: Nested, **options: Nested) -> Nested:
-            self.scheduled += 1
-            return step(*args, **options)
+    def _schedule(self, step: Function, *args: Nested, **options: Nested) -> Nested:
+        self.scheduled += 1
+        return step(*args, **options)
 
-        return scheduled
+
+def _watched(function: Function, watch: Function) -> Function:
+    """Return what calls ``watch`` with a function and its arguments, and looks like that function."""
+    return functools.wraps(function)(partial(watch, function))
 
 
 PIECE_OF = {"loss": "loss", "learning-rate": "scheduler", "clipping": "optimizer", "updates": "optimizer"}

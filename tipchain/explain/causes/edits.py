@@ -23,25 +23,27 @@ from tipchain.explain.causes.hypotheses import (
     same_setting,
 )
 from tipchain.explain.causes.lines import Frame, codes_of, forwards, innermost, only_pair_unlike, only_unlike, opposite
-from tipchain.explain.causes.piece import Piece, ReferenceCall, is_plain
+from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import (
     LAYER,
+    LAYOUT,
     Act,
     Op,
+    Program,
     argument,
     called_as,
     constant,
+    is_plain,
     numpy_of,
     signature_of,
     then,
     then_first,
-    with_argument,
     with_argument_detached,
     with_arguments,
     with_tensors,
 )
 from tipchain.explain.causes.tensors import own_tensors
-from tipchain.explain.causes.walk import CASTING, LAYOUT, Parting, Walk, acts_of, glimpse
+from tipchain.explain.causes.walk import CASTING, Parting, Walk, acts_of, glimpse
 from tipchain.explain.locate.differences import Sketch
 from tipchain.facts.functions import DEFAULTS, NAMES, OPPOSITES
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
@@ -107,8 +109,8 @@ def _counted(message: str, group: Sequence[object]) -> str:
 
 def _arguments(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     """Yield calls with the arguments of the reference's calls of the same function."""
-    segments = [walk.layout_before(one.ops) for one in group]
-    steps = walk.layout_steps_before(group[0].steps)
+    segments = [walk.ops.with_layout(one.ops) for one in group]
+    steps = walk.steps.with_layout(group[0].steps)
     whole: dict[int, dict[int | str, object]] = {}
     apart = []
     for place, op in enumerate(segments[0]):
@@ -141,11 +143,7 @@ def _arguments(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[H
 
 
 def _with_arguments(
-    op: Op,
-    step: ReferenceCall,
-    chosen: Sequence[tuple[int | str, str, object, object]],
-    numbers: Sequence[int],
-    piece: Piece,
+    op: Op, step: Op, chosen: Sequence[tuple[int | str, str, object, object]], numbers: Sequence[int], piece: Piece
 ) -> Hypothesis:
     _, name, present, value = chosen[0]
     where = place_of(op, piece)
@@ -153,7 +151,12 @@ def _with_arguments(
         message = f"it takes index [{index_text(present)}]{where}, the reference [{index_text(value)}]"
         fix = f"write [{index_text(value)}] for [{index_text(present)}]{where}"
     elif name == "y" and op.name in BY:
-        kept = _attribute_of(op, present, piece)
+        layer = dict(piece.sides.port.layers(piece.port)).get(op.holder)
+        names = (
+            re.findall(r"\bself\.(\w+)", op.line) if layer is not None else []
+        )  # the attribute that the number is taken from
+        held = ((each, vars(layer).get(each)) for each in names)
+        kept = next((each for each, one in held if is_plain(one) and same_setting(one, present)), "")
         message = f"it {BY[op.name]} {present:.10g}{where}, the reference {BY[op.name]} {value:.10g}"
         fix = f"write {value:.10g} in `{op.name}`{where}"
         fix = f"set `self.{kept}` to {value:.10g}, which `{op.name}`{where} is given" if kept else fix
@@ -174,16 +177,10 @@ def _with_arguments(
     )
 
 
-def _attribute_of(op: Op, number: object, piece: Piece) -> str:
-    """Return the name of the attribute from which a call's statement takes a number; empty where it takes it from none."""
-    layer = dict(piece.sides.port.layers(piece.port)).get(op.holder)
-    names = re.findall(r"\bself\.(\w+)", op.line) if layer is not None else []
-    return next((one for one in names if is_plain(kept := vars(layer).get(one)) and same_setting(kept, number)), "")
-
-
-def differences(op: Op, step: ReferenceCall, walk: Walk) -> list[tuple[int | str, str, object, object]]:
+def differences(op: Op, step: Op, walk: Walk) -> list[tuple[int | str, str, object, object]]:
     """Return where the settings of a call are not those of the reference's: slot, name, the port's value, the reference's."""
-    slots, settings = _slots(op), spelled(step, walk)
+    slots, settings, parameters = _slots(op), spelled(step, walk), op.parameters
+    defaults = [parameters[name].default if name in parameters else inspect.Parameter.empty for _, name, _ in slots]
     found: list[tuple[int | str, str, object, object]] = []
     for given, value in settings.items():
         named = [one for one in slots if one[1].rstrip("s") == given.rstrip("s")]
@@ -204,7 +201,7 @@ def differences(op: Op, step: ReferenceCall, walk: Walk) -> list[tuple[int | str
     numbered = {_kind(one) for name, one in settings.items() if name.isdigit()}  # one of them may be what a slot holds
     found += [
         (slot, name, present, default)
-        for (slot, name, present), default in zip(slots, _defaults(op, slots), strict=True)
+        for (slot, name, present), default in zip(slots, defaults, strict=True)
         if is_plain(default)
         and default is not None
         and not same_setting(default, present)
@@ -212,12 +209,6 @@ def differences(op: Op, step: ReferenceCall, walk: Walk) -> list[tuple[int | str
         and _kind(present) not in numbered
     ]
     return found
-
-
-def _defaults(op: Op, slots: Sequence[tuple[int | str, str, object]]) -> list[object]:
-    """Return the defaults of a call's settings; a class stands for none."""
-    parameters = op.parameters
-    return [parameters[name].default if name in parameters else inspect.Parameter.empty for _, name, _ in slots]
 
 
 def _slots(op: Op) -> list[tuple[int | str, str, object]]:
@@ -245,10 +236,10 @@ def _slots(op: Op) -> list[tuple[int | str, str, object]]:
     return found
 
 
-def spelled(step: ReferenceCall, walk: Walk) -> dict[str, object]:
+def spelled(step: Op, walk: Walk) -> dict[str, object]:
     """Return the reference's settings under Paddle's names, numbers that were given one by one as a list."""
-    settings = {name: one for name, one in step.settings.items() if name not in ASIDE}
-    rank = next((held.array.ndim for held in (walk.values[one] for one in step.given) if held.array is not None), 0)
+    settings = {name: one for name, one in step.kwargs.items() if name not in ASIDE}
+    rank = next((held.ndim for held in (walk.values[one] for one in step.given) if held is not None), 0)
     if step.said in SIZES:
         numbers = [one for name, one in settings.items() if name.isdigit() and isinstance(one, int)]
         if numbers:
@@ -330,7 +321,7 @@ def _shown(settings: Mapping[str, object]) -> str:
     return f"({', '.join(f'{name}={value!r}' for name, value in settings.items())})" if settings else ""
 
 
-def _passed(step: ReferenceCall, walk: Walk, parameters: Mapping[str, inspect.Parameter]) -> dict[str, object]:
+def _passed(step: Op, walk: Walk, parameters: Mapping[str, inspect.Parameter]) -> dict[str, object]:
     """Return the reference's settings as arguments of Paddle's function."""
     names, settings = list(parameters), dict[str, object]()
     for name, value in spelled(step, walk).items():
@@ -341,7 +332,7 @@ def _passed(step: ReferenceCall, walk: Walk, parameters: Mapping[str, inspect.Pa
     return settings
 
 
-def _at(step: ReferenceCall) -> str:
+def _at(step: Op) -> str:
     return f" at {step.place} (`{step.line}`)" if step.place else ""
 
 
@@ -388,7 +379,7 @@ def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
         key = walk.key_of(value)
         if key is None:
             continue
-        tensor, where = walk.tensor_of(key), place_of(op, piece)
+        tensor, where = walk.ops.values[key], place_of(op, piece)
         for number in wrong:
             if list(tensor.shape) != list(op.args[number].shape):
                 continue
@@ -397,7 +388,7 @@ def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
                 code="operand",
                 name=op.name,
                 confirmed=True,
-                acts={op.number: with_argument(number, tensor)},
+                acts={op.number: with_arguments({number: tensor})},
                 message=f"it gives {called(op)}{where} another tensor than the reference, which gives it {wanted}{_at(step)}",
                 fix=f"give {called(op)}{where} {wanted} as argument {number}: `{op.line}`",
             )
@@ -433,7 +424,7 @@ def _other_turns(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         step, given = walk.partner(op), list(walk.given(op))
         if step is None or len(given) != 1 or len(step.given) != 1 or not walk.matched[given[0]]:
             continue
-        wanted = walk.values[step.given[0]].array
+        wanted = walk.values[step.given[0]]
         if step.given[0] in walk.matched[given[0]] or wanted is None or wanted.shape != tuple(op.args[0].shape):
             continue
         key = walk.key_of(step.given[0])
@@ -446,7 +437,7 @@ def _other_turns(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
             code="operand",
             name=class_of(op.layer),
             confirmed=True,
-            acts={op.number: with_argument(0, tensor)},
+            acts={op.number: with_arguments({0: tensor})},
             message=f"it gives {called(op)}{where} {told} in place of {new}{_at(step)}",
             fix=f"give {called(op)}{where} {new}: `{op.line}`",
         )
@@ -459,15 +450,16 @@ def _written_before(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     for op in (one for one in walk.ops if one.written is None):
         if all(walk.matched[key] for key in walk.made(op)):
             continue
-        for key in walk.given(op):
-            versions = [(key[0], number) for number in range(key[1])]
-            right = [one for one in versions if walk.matched.get(one)]
-            if not right:
+        step = walk.partner(op)
+        for tensor in piece.tensors((op.args, op.kwargs)):
+            before = [one for one in walk.ops if one.written is tensor and one.number < op.number]
+            writers = [one for one in before if walk.matched[one.given[0]]]
+            if not writers:
                 continue
-            step = walk.partner(op)
-            meant = next((one for one in right if step and set(walk.matched[one]) & set(step.given)), right[0])
-            acts[op.number] = with_tensors(op.args, {key[0]: walk.tensor_of(meant)})
-            taken.append((op, walk.writes[key[0]][meant[1]]))
+            meant = (one for one in writers if step and set(walk.matched[one.given[0]]) & set(step.given))
+            writer = next(meant, writers[0])
+            acts[op.number] = with_tensors(op.args, {id(tensor): walk.ops.values[writer.given[0]]})
+            taken.append((op, writer))
     if taken:
         op, writer = taken[0]
         yield Hypothesis(
@@ -507,49 +499,30 @@ def other_layers(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
 
 def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     """Yield calls that are given the result of one more call of the reference's."""
-    op, extra, alone = group[0].op, _acting(group[0].steps[:-1], walk), _acting(group[0].ops, walk)
+    op, extra, alone = group[0].op, _acting(group[0].steps[:-1], walk.steps), _acting(group[0].ops, walk.ops)
     if op.name != group[0].step.name or len(extra) != 1 or len(alone) != 1 or op.written is not None:
         return
-    acts, makers = {}, []
+    acts, given = {}, list[int | None]()
     for one in group:
-        step = next(iter(_acting(one.steps[:-1], walk)), None)
-        place = (
-            None
-            if step is None
-            else next(
-                (at for at, arg in enumerate(one.op.args) if set(walk.matched_given(one.op, arg)) & set(step.given)),
-                None,
-            )
-        )
-        made = None if step is None else _done(step, piece, walk)
-        if place is None or made is None or list(made.shape) != list(one.op.args[place].shape):
+        steps = _acting(one.steps[:-1], walk.steps)
+        wanted = {number for step in steps[:1] for number in step.given}
+        places = [at for at, arg in enumerate(one.op.args) if wanted & set(walk.matched_given(one.op, arg))]
+        made = _done(steps[0], piece, walk) if places else None
+        if made is None or list(made.shape) != list(one.op.args[places[0]].shape):
             return
-        acts[one.op.number] = with_argument(place, made)
-        makers.append(_maker_for(one.op, place, [each.op for each in group], walk))
-    step, maker = extra[0], makers[0]
+        acts[one.op.number] = with_arguments({places[0]: made})
+        given.append(walk.number_of(one.op, one.op.args[places[0]]))
+    step, key, takers = extra[0], given[0], [one.op for one in group]
+    maker = walk.makers_of.get(key) if key is not None and all(one in takers for one in walk.consumers[key]) else None
     statement = _nearest([op], step, walk)
-    at, line = statement.place, statement.line
-    where = f"in front of {called(group[0].ops[0])} at {at}"
-    if maker is not None and statement in maker.frames and statement not in op.frames:
-        where = f"after {called(maker)} at {at}"
-    numbers = [value for value in step.settings.values() if _kind(value) == "number"]
+    where = f"in front of {called(group[0].ops[0])}"
+    own = maker is not None and maker.place not in ("", op.place)
+    if maker is not None and own and statement in maker.frames and statement not in op.frames:
+        where = f"after {called(maker)}"
+    numbers = [value for value in step.kwargs.values() if _kind(value) == "number"]
     by = f" by {numbers[0]:.6g}" if step.name in BY and len(step.given) == 1 and numbers else ""
     how = _shown(_passed(step, walk, signature_of(_in_paddle(step, piece)))) if step.name not in OPERATORS else ""
-    yield Hypothesis(
-        code="missing-call",
-        name=step.name,
-        confirmed=True,
-        acts=acts,
-        message=_counted(f"it lacks `{step.said}`{by} {where}{_has(step)}", group),
-        fix=f"apply `{step.name}{how}`{by} {where}: `{line}`",
-    )
-
-
-def _maker_for(op: Op, place: int, takers: Sequence[Op], walk: Walk) -> Op | None:
-    """Return the call that makes one argument of a call, and of none but some; None where there is none."""
-    key = next((one for one in walk.given(op) if one[0] == id(op.args[place])), None)
-    maker = walk.makers_of.get(key) if key is not None and all(one in takers for one in walk.consumers[key]) else None
-    return maker if maker is not None and maker.place not in ("", op.place) else None
+    yield _lacking(group, step, acts, f"{where} at {statement.place}", statement, by, how)
 
 
 def _missing_behind(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -563,30 +536,35 @@ def _missing_behind(group: Sequence[Parting], piece: Piece, walk: Walk) -> Itera
         acts[one.op.number] = constant(made)
     op, step = group[0].op, group[0].step
     statement = _nearest([op], step, walk)
-    place, line = statement.place, statement.line
-    yield Hypothesis(
+    yield _lacking(group, step, acts, f"after {called(op)} at {statement.place}", statement)
+
+
+def _lacking(
+    group: Sequence[Parting],
+    step: Op,
+    acts: Mapping[int, Act],
+    where: str,
+    statement: Frame,
+    by: str = "",
+    how: str = "",
+) -> Hypothesis:
+    """Return the port with a call of the reference's that it lacks somewhere."""
+    has = f"the reference has `{step.line}`{f' at {step.place}' if step.place else ''}"
+    return Hypothesis(
         code="missing-call",
         name=step.name,
         confirmed=True,
         acts=acts,
-        message=_counted(f"it lacks `{step.said}` after {called(op)} at {place}{_has(step)}", group),
-        fix=f"apply `{step.name}` after {called(op)} at {place}: `{line}`",
+        message=_counted(f"it lacks `{step.said}`{by} {where}: {has}", group),
+        fix=f"apply `{step.name}{how}`{by} {where}: `{statement.line}`",
     )
 
 
-def _has(step: ReferenceCall) -> str:
-    return f": the reference has `{step.line}`{f' at {step.place}' if step.place else ''}"
-
-
-def _acting(calls: Sequence[Any], walk: Walk) -> list[Any]:
+def _acting(calls: Sequence[Op], program: Program) -> list[Op]:
     """Return the calls that change their arguments: no cast, no dropout in eval mode."""
     found = []
     for one in calls:
-        given, made = (
-            ([walk.values[number].array for number in numbers] for numbers in (one.given, one.made))
-            if isinstance(one, ReferenceCall)
-            else ([numpy_of(tensor) for tensor in tensors.values()] for tensors in (walk.given(one), walk.made(one)))
-        )
+        given, made = ([program.array(number) for number in numbers] for numbers in (one.given, one.made))
         idle = len(made) == 1 and any(
             array is not None and made[0] is not None and np.array_equal(array, made[0]) for array in given
         )
@@ -649,19 +627,19 @@ OPERATORS = {
 """Functions that Paddle has as operators of tensors and numbers."""
 
 
-def _in_paddle(step: ReferenceCall, piece: Piece) -> Function | None:
+def _in_paddle(step: Op, piece: Piece) -> Function | None:
     """Return Paddle's function of a step's name; None where there is none."""
     paddle = piece.paddle
     return getattr(paddle, step.name, None) or getattr(paddle.nn.functional, step.name, None)
 
 
-def _done(step: ReferenceCall, piece: Piece, walk: Walk) -> Tensor:
+def _done(step: Op, piece: Piece, walk: Walk) -> Tensor:
     """Return Paddle's counterpart of a step, applied to the port's tensors; None if it differs."""
     function = OPERATORS.get(step.name) or _in_paddle(step, piece)
     keys = [walk.key_of(number) for number in step.given]
     if function is None or not step.made:
         return None
-    tensors = [walk.tensor_of(key) for key in keys if key is not None]
+    tensors = [walk.ops.values[key] for key in keys if key is not None]
     parameters = signature_of(function)
     settings: dict[str, object] = {} if step.name in OPERATORS else _passed(step, walk, parameters)
     numbers = [one for one in spelled(step, walk).values() if one is not None] if step.name in OPERATORS else []
@@ -742,18 +720,22 @@ def _detached_outputs(piece: Piece, outputs: Sequence[Array]) -> Iterator[Hypoth
 def _missing_detaches(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     """Yield each tensor without its gradient, those first that the reference detaches."""
     found: list[tuple[Tensor, Hypothesis]] = []
+
+    def detach(tensor: Tensor, op: Op, act: Act, which: str) -> None:
+        what = f"{which} of {called(op)}{place_of(op, piece)}"
+        detached = Hypothesis(
+            code="cut-gradient",
+            name="detach",
+            acts={op.number: act},
+            message=f"the reference stops the gradient of {what}",
+            fix=f"detach {what}: `{op.line}`",
+        )
+        found.append((tensor, detached))
+
     for op in ops:
         made = piece.floats(op.result)
         if any(not one.stop_gradient for one in made):
-            where = f"{called(op)}{place_of(op, piece)}"
-            detached = Hypothesis(
-                code="cut-gradient",
-                name="detach",
-                acts={op.number: then_first(lambda one: one.detach())},
-                message=f"the reference stops the gradient of the result of {where}",
-                fix=f"detach the result of {where}: `{op.line}`",
-            )
-            found.append((made[0], detached))
+            detach(made[0], op, then_first(lambda one: one.detach()), "the result")
     for op in ops:
         given = [
             at for at, one in enumerate(op.args) if piece.floats([one]) and not getattr(one, "stop_gradient", True)
@@ -761,15 +743,7 @@ def _missing_detaches(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
         names = list(op.parameters)
         for number in given if (len(given) > 1 or op.layer is not None) and op.written is None else ():
             name = names[number] if number < len(names) else str(number)
-            where = f"`{name}` of {called(op)}{place_of(op, piece)}"
-            detached = Hypothesis(
-                code="cut-gradient",
-                name="detach",
-                acts={op.number: with_argument_detached(number)},
-                message=f"the reference stops the gradient of {where}",
-                fix=f"detach {where}: `{op.line}`",
-            )
-            found.append((op.args[number], detached))
+            detach(op.args[number], op, with_argument_detached(number), f"`{name}`")
     wanted = piece.record.detached
     first = {
         id(one): any(sketch.close(Sketch(numpy_of(one)), SAME_SINGLE) for sketch in wanted)
@@ -786,8 +760,8 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     groups = alike(walk.partings)
     if not groups:
         return
-    ours = [op for one in groups[0] for op in walk.layout_before(one.ops)]
-    theirs = [step for one in groups[0] for step in walk.layout_steps_before(one.steps)]
+    ours = [op for one in groups[0] for op in walk.ops.with_layout(one.ops)]
+    theirs = [step for one in groups[0] for step in walk.steps.with_layout(one.steps)]
     first = groups[0][0]
     op, step = first.op, first.step
     where = place_of(op, piece)
@@ -802,7 +776,8 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     code, lead = _left_unused(piece, walk, theirs) or ("parting", "")
     mine, other = _first_unlike(ours, theirs, walk) or (op, step)
     at = next((one for one in (other, *reversed(theirs)) if one.place), None)
-    otherwise = _reads_otherwise(ours, theirs, piece)
+    frames, others = (dict.fromkeys(frame for call in calls for frame in call.frames) for calls in (ours, theirs))
+    otherwise = only_pair_unlike(frames, others, [*codes_of(frames), *forwards(piece.port)], codes_of(others))
     if at is None:
         fix = f"compare the code of {piece.shown} with the reference's"
     else:
@@ -834,32 +809,26 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     )
 
 
-def _reads_otherwise(ours: Iterable[Op], theirs: Iterable[ReferenceCall], piece: Piece) -> tuple[Frame, Frame] | None:
-    """Return the two stretches' only pair of statements that read otherwise; else None."""
-    mine, others = (dict.fromkeys(frame for one in calls for frame in one.frames) for calls in (ours, theirs))
-    return only_pair_unlike(mine, others, [*codes_of(mine), *forwards(piece.port)], codes_of(others))
-
-
-def _first_unlike(ours: Iterable[Op], theirs: Iterable[ReferenceCall], walk: Walk) -> tuple[Op, ReferenceCall] | None:
+def _first_unlike(ours: Iterable[Op], theirs: Iterable[Op], walk: Walk) -> tuple[Op, Op] | None:
     """Return the first calls of two stretches, as long as these call the same, that are written otherwise and make something else."""
     both = zip(*(sorted(one, key=lambda call: call.number) for one in (ours, theirs)), strict=False)
     for op, step in takewhile(lambda pair: pair[0].name == pair[1].name, both):
         shapes = [list(one.shape) for one in walk.made(op).values()]
-        same = shapes == [list(array.shape) for at in step.made if (array := walk.values[at].array) is not None]
+        same = shapes == [list(array.shape) for at in step.made if (array := walk.values[at]) is not None]
         right = same and all(walk.matched[key] for key in walk.made(op))
         if op.place and step.place and not right and innermost(op.frames).reading != innermost(step.frames).reading:
             return op, step
     return None
 
 
-def _statements(op: Op, step: ReferenceCall, parting: Parting, walk: Walk) -> tuple[Frame, Frame]:
+def _statements(op: Op, step: Op, parting: Parting, walk: Walk) -> tuple[Frame, Frame]:
     """Return the statements around two calls that show the difference.
 
     Of a tensor that only the port's stretch is given it is the statement that hands it on, in the function that made it; else
     the innermost statement that reads otherwise.
     """
     if step is not parting.step and op is parting.op:  # a call too few
-        return _nearest([op, *walk.layout_before(parting.ops)], step, walk), innermost(step.frames)
+        return _nearest([op, *walk.ops.with_layout(parting.ops)], step, walk), innermost(step.frames)
     taken, wanted = walk.stretch(parting)
     for key, takers in taken.items():
         maker, frames = walk.makers_of.get(key), takers[0].frames
@@ -872,7 +841,7 @@ def _statements(op: Op, step: ReferenceCall, parting: Parting, walk: Walk) -> tu
     return found[0]
 
 
-def _nearest(ops: Sequence[Op], step: ReferenceCall, walk: Walk) -> Frame:
+def _nearest(ops: Sequence[Op], step: Op, walk: Walk) -> Frame:
     """Return the statement around some calls or their makers that reads most like the reference's."""
     makers = [walk.makers_of[key] for op in ops for key in walk.given(op) if key in walk.makers_of]
     level, wanted = len(step.frames), innermost(step.frames)
@@ -884,13 +853,13 @@ def _nearest(ops: Sequence[Op], step: ReferenceCall, walk: Walk) -> Frame:
     return max(every, key=lambda frame: SequenceMatcher(None, frame.reading, wanted.reading).ratio(), default=Frame())
 
 
-def _left_unused(piece: Piece, walk: Walk, theirs: Sequence[ReferenceCall]) -> tuple[str, str] | None:
+def _left_unused(piece: Piece, walk: Walk, theirs: Sequence[Op]) -> tuple[str, str] | None:
     """Return the kind and words of a layer, or a tensor of the layer's own, that the reference uses there and the port never."""
     for path, partner in piece.idle.items():
         step = next((one for one in theirs if one.name == LAYER and one.said == partner), None)
         if step is not None:
             return "missing-call", f"it never calls `{path}`, the reference does{_at(step)}: "
-    used = {key[0] for op in walk.ops for key in walk.given(op)}
+    used = {id(one) for op in walk.ops for one in (*piece.tensors((op.args, op.kwargs)), op.written)}
     given = {number for one in theirs for number in one.given}
     for name, tensor in own_tensors(piece):
         if id(tensor) not in used and given & set(walk.find(numpy_of(tensor))) and "float" in str(tensor.dtype):
@@ -898,7 +867,7 @@ def _left_unused(piece: Piece, walk: Walk, theirs: Sequence[ReferenceCall]) -> t
     return None
 
 
-def only_in_one(ours: Sequence[Op], theirs: Sequence[ReferenceCall], walk: Walk) -> str:
+def only_in_one(ours: Sequence[Op], theirs: Sequence[Op], walk: Walk) -> str:
     """Return in words which functions of two stretches of code the other program calls nowhere."""
     every = {op.name for op in walk.ops}, {step.name for step in walk.steps}
     mine, others = {op.name for op in ours} - every[1], {step.name for step in theirs} - every[0]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from math import inf, sqrt
 from types import ModuleType
 from typing import Any, Literal
@@ -16,217 +14,17 @@ from typing import Any, Literal
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.explain.causes.lines import callers
-from tipchain.explain.causes.program import LAYER, Act, CodeCall, Op, Recorder, Tap
+from tipchain.explain.causes.program import Act, Op, Program, Recorder, ReferenceProgram, Tap
 from tipchain.explain.findings import shown_path
-from tipchain.explain.locate.differences import Sketch, arrange, distance, relative_arranged, rms
+from tipchain.explain.locate.differences import arrange, distance, relative_arranged, rms
 from tipchain.explain.locate.gradients import Laid, as_reference, laid_otherwise, values_of
 from tipchain.explain.locate.rerun import Rerun, conditions, drawn_again, rerun
 from tipchain.explain.locate.trace import Call, take_out
-from tipchain.facts.functions import OF_TORCH
-from tipchain.framework_types import Array, Function, Model, Nested, Options, Tensor
+from tipchain.framework_types import Array, Function, Model, Nested, Tensor
 from tipchain.frameworks.live_models import Sides
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.tolerance import NOISE, SAME_DOUBLE
 from tipchain.weights.sides import torch_view
-
-ROOMS = re.compile("^(fft|linalg|special)_")
-"""Torch's prefixes of functions that Paddle has in a module of that name."""
-MOST_ELEMENTS = 1 << 22
-"""Elements of a tensor beyond which it is not looked at."""
-KEPT = 1 << 23
-"""Elements of all tensors that are kept as they are: 64 MiB of float64; of later ones a sketch remains."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ReferenceCall(CodeCall):
-    """One call that the reference's own code made.
-
-    Attributes:
-        said: what torch calls it; a module's path.
-        settings: its arguments that are no tensors, by name, or by number where torch does not tell names.
-        given: numbers of the values that it was given.
-        made: numbers of the values that it returned.
-    """
-
-    said: str
-    settings: Options
-    given: tuple[int, ...]
-    made: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RecordedTensor:
-    """A tensor as it was when a call was given it or returned it.
-
-    Attributes:
-        sketch: a few numbers about it.
-        array: its values; None where there was no room.
-    """
-
-    sketch: Sketch
-    array: Array | None
-
-
-class CallRecord:
-    """A record of the calls that torch code makes; made within `over`.
-
-    Attributes:
-        names: the functions that were called, torch's names.
-        steps: the calls of the code's own, with what they were given and returned.
-        values: the tensors of these, by number.
-        detached: of those whose gradient the code's own calls stop.
-    """
-
-    def __init__(self) -> None:
-        import torch
-
-        self.torch = torch
-        self.names: list[str] = []
-        self.steps: list[ReferenceCall] = []
-        self.values: list[RecordedTensor] = []
-        self.detached: list[Sketch] = []
-        self._numbers: dict[int, int] = {}
-        self._alive: list[object] = []
-        self._room = KEPT
-        self._depth = 0
-        self._live = True
-
-    @contextmanager
-    def over(self, inner: Mapping[str, Model]) -> Iterator[None]:
-        """Watch everything that torch is called for while the context is open.
-
-        Args:
-            inner: modules by path that are one step each: their own calls are none.
-        """
-        from torch.overrides import TorchFunctionMode
-
-        watch = self
-
-        class CallWatch(TorchFunctionMode):  # type: ignore[misc]
-            """Hands each call on, and tells the watch about it."""
-
-            def __torch_function__(
-                self, func: Function, types: object, args: tuple[Nested, ...] = (), kwargs: Options | None = None
-            ) -> Nested:
-                del types
-                watch.enter(func, args, kwargs or {})
-                result = func(*args, **(kwargs or {}))
-                watch.take(func, args, kwargs or {}, result)
-                return result
-
-        with ExitStack() as stack:
-            for path, module in inner.items():
-                stack.callback(module.register_forward_pre_hook(watch.deeper, with_kwargs=True).remove)
-                back = partial(watch.back, path)
-                stack.callback(module.register_forward_hook(back, with_kwargs=True, always_call=True).remove)
-            stack.enter_context(CallWatch())
-            yield
-        self._alive.clear()
-        self._numbers.clear()
-
-    def deeper(self, _: object, args: tuple[Nested, ...], kwargs: Options) -> None:
-        """Note that a module runs that is one step."""
-        self._keep_given(args, kwargs)
-        self._depth += 1
-
-    def back(self, path: str, _: object, args: tuple[Nested, ...], kwargs: Options, output: Nested) -> None:
-        """Note that such a module has returned."""
-        self._depth -= 1
-        if self._live and not self._depth:
-            self._live = False
-            self._note(LAYER, path, kwargs, (args, kwargs), take_out(output, self.torch.is_tensor)[1])
-            self._live = True
-
-    def enter(self, function: Function, args: tuple[Nested, ...], kwargs: Options) -> None:
-        """Keep a call's new arguments before the call may write to them."""
-        if _name_of(function) not in ("get", "set"):
-            self._keep_given(args, kwargs)
-
-    def _keep_given(self, args: tuple[Nested, ...], kwargs: Options) -> None:
-        if self._live and not self._depth:
-            self._live = False
-            for tensor in take_out((args, dict(kwargs)), self.torch.is_tensor)[1]:
-                if id(tensor) not in self._numbers:
-                    self._hold(tensor)
-            self._live = True
-
-    def take(self, function: Function, args: tuple[Nested, ...], kwargs: Options, result: Nested) -> None:
-        """Note a call and its result."""
-        name = _name_of(function)
-        if not self._live or name in ("get", "set") or result is NotImplemented:
-            return
-        self._live = False  # what is done here is not the model's
-        try:
-            self.names.append(name)
-            tensors = take_out(args[0] if name == "setitem" else result, self.torch.is_tensor)[1]
-            number = self._numbers.get(id(args[0])) if name == "detach" and args else None
-            if number is not None:  # the same tensor
-                self.detached.append(self.values[number].sketch)
-                self._alive.append(result)
-                self._numbers[id(result)] = number
-            elif tensors and not self._depth:
-                told = OF_TORCH.get(name) or OF_TORCH.get(bare := ROOMS.sub("", name), bare)
-                self._note(told, name, _bound(function, args, kwargs), (args, kwargs), tensors)
-        finally:
-            self._live = True
-
-    def _note(
-        self, name: str, said: str, arguments: Options, given: tuple[Nested, Nested], tensors: Sequence[Tensor]
-    ) -> None:
-        settings = {key: one for key, one in arguments.items() if is_plain(one)}
-        known = [self._numbers.get(id(one)) for one in take_out(given, self.torch.is_tensor)[1]]
-        made = tuple(self._hold(one) for one in tensors)
-        self.steps.append(
-            ReferenceCall(
-                number=len(self.steps),
-                name=name,
-                said=said,
-                settings=settings,
-                given=tuple(one for one in known if one is not None),
-                made=tuple(one for one in made if one >= 0),
-                frames=callers("torch"),
-            )
-        )
-
-    def _hold(self, tensor: Tensor) -> int:
-        """Keep a tensor as it is now; return its number, -1 where it is empty or too large."""
-        if not 0 < tensor.numel() <= MOST_ELEMENTS:
-            return -1
-        array = np.array(tensor.detach().resolve_conj().resolve_neg().numpy())
-        self._room -= array.size
-        self.values.append(RecordedTensor(sketch=Sketch(array), array=array if self._room > 0 else None))
-        if self._room > 0:
-            self._alive.append(tensor)
-            self._numbers[id(tensor)] = len(self.values) - 1
-        return len(self.values) - 1
-
-
-def _bound(function: Function, args: tuple[Nested, ...], kwargs: Options) -> Options:
-    """Return the arguments by name, those left out too where torch tells its defaults, else by number."""
-    try:
-        bound = inspect.signature(function).bind(*args, **kwargs)
-        bound.apply_defaults()
-        return dict(bound.arguments)
-    except (TypeError, ValueError):  # functions written in C++ tell no names
-        return {**{str(number): one for number, one in enumerate(args)}, **kwargs}
-
-
-def is_plain(value: object) -> bool:
-    """Tell whether a value is a number, a text, None, or a list of such."""
-    if isinstance(value, list | tuple):
-        return all(is_plain(one) for one in value)
-    return value is None or isinstance(value, int | float | str | slice) or value is Ellipsis
-
-
-def _name_of(function: object) -> str:
-    """Return a function's name without underscores; of a property that gives a tensor the property's."""
-    name = getattr(function, "__name__", "").strip("_")
-    held = getattr(getattr(function, "__self__", None), "__name__", "")
-    return held if name == "get" and held in ("T", "mT", "H", "mH") else name
-
-
-# What runs of a piece give, the port's and the reference's, and where inside it they are compared.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -241,7 +39,7 @@ class PieceOutcome:
 
     outputs: tuple[Array, ...]
     gradients: Mapping[str, Array]
-    ops: tuple[Op, ...] = ()
+    ops: Program
 
 
 Edit = Callable[[list[Tensor]], list[Tensor]]
@@ -305,7 +103,7 @@ class Piece:
     loss: bool = False
     runs: int = 0
     truth: PieceOutcome = field(init=False)
-    record: CallRecord = field(init=False)
+    record: ReferenceProgram = field(init=False)
     _tap: Tap | None = None
     _draws: Draws | None = None
     _cotangents: tuple[Array, ...] = ()
@@ -418,7 +216,7 @@ class Piece:
         side.seed(self.seed)
         self._draws.rewind()
         known = () if within or not acts else self._known[: min(acts)]
-        recorder = Recorder(acts=acts or {}, is_tensor=side.is_tensor, keep=keep, known=known)
+        recorder = Recorder(acts=acts or {}, ops=Program(side.is_tensor), keep=keep, known=known)
 
         def called(*args: Nested, **kwargs: Nested) -> Nested:
             tap.recorder = recorder
@@ -438,7 +236,7 @@ class Piece:
         if keep and not (self.backward or recorder.writes or drawn):  # else calls must all be run each time
             self._known = tuple(op.result for op in recorder.ops)
         gradients = as_reference(self._gradients(1, made), self._laid) if self.backward else {}
-        return PieceOutcome(outputs=_wide(made.outputs), gradients=gradients, ops=tuple(recorder.ops))
+        return PieceOutcome(outputs=_wide(made.outputs), gradients=gradients, ops=recorder.ops)
 
     def _rerun(self, number: Literal[0, 1], called: Function, draws: Draws | None) -> Rerun:
         """Run one side's piece, backward from the cotangents where gradients are compared."""
@@ -484,7 +282,7 @@ class Piece:
     def _run_reference(self) -> PieceOutcome:
         side = self.sides.reference
         inner = {path: one for path, one in side.layers(self.reference) if path and path in self.reference_judged}
-        self.record = CallRecord()
+        self.record = ReferenceProgram()
 
         def called(*args: Nested, **kwargs: Nested) -> Nested:
             with self.record.over(inner):
@@ -499,7 +297,7 @@ class Piece:
         if self.backward:
             both = zip(self.sides, (self.reference, self.port), strict=True)
             self._laid = laid_otherwise(*(values_of(*each) for each in both))
-        return PieceOutcome(outputs=_wide(made.outputs), gradients=gradients)
+        return PieceOutcome(outputs=_wide(made.outputs), gradients=gradients, ops=self.record)
 
     def _ends(self, number: Literal[0, 1], result: Nested) -> list[Tensor]:
         """Return the outputs that both sides have, in one order."""

@@ -1,24 +1,35 @@
-"""Calls of a Paddle layer while it runs, and reruns with some of them changed."""
+"""The calls that a side's code makes, and reruns of Paddle's with some of them changed."""
 
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from types import ModuleType
 
 import numpy as np
 
 from tipchain.explain.causes.lines import Frames, callers, innermost
-from tipchain.facts.functions import ALIASES, CREATORS, INPLACE, PLAIN, SPECIAL
+from tipchain.explain.locate.differences import Sketch
+from tipchain.explain.locate.trace import take_out
+from tipchain.facts.functions import ALIASES, CREATORS, INPLACE, OF_TORCH, PLAIN, SPECIAL
 from tipchain.framework_types import Array, Function, Model, Nested, Options, Tensor
 from tipchain.frameworks.base import map_nested
 
 Act = Callable[[Function, tuple[Nested, ...], Options], Nested]
 """Replacement of a call: it is given the function and its arguments."""
 LAYER = "layer"
+LAYOUT = frozenset(
+    """
+    reshape transpose flatten unflatten squeeze unsqueeze swapaxes moveaxis t expand broadcast_to expand_as
+    contiguous clone detach astype
+""".split()
+)
+"""Functions that change no number."""
 
 
 def signature_of(function: Nested) -> Mapping[str, inspect.Parameter]:
@@ -29,18 +40,40 @@ def signature_of(function: Nested) -> Mapping[str, inspect.Parameter]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CodeCall:
-    """A call that the code of a layer made.
+class Op:
+    """One call that a program made.
 
     Attributes:
         number: its number, from 0.
         name: the function's name as Paddle has it, without a trailing underscore; `LAYER` where a layer was called.
+        said: its framework's name of the function; the layer's path.
         frames: the statements of the user's code that led to the call, innermost first.
+        given: the numbers of the tensors that it was given.
+        made: the numbers of those that it returned, or wrote.
+        args: its arguments, a layer's too; of a call of the reference's none are kept.
+        kwargs: those given by name; of a call of the reference's all that are no tensors, by number where torch tells no names.
+        result: what it returned.
+        layer: the layer that was called.
+        path: its path within the piece.
+        holder: the path within the piece of the layer whose own code made the call.
+        function: what was called.
+        written: the tensor that the call wrote to; its first argument is then a copy of what that was.
     """
 
     number: int
     name: str
+    said: str
     frames: Frames
+    given: tuple[int, ...]
+    made: tuple[int, ...]
+    args: tuple[Nested, ...] = ()
+    kwargs: Options
+    result: Nested = None
+    layer: Model = None
+    path: str = ""
+    holder: str = ""
+    function: Nested = None
+    written: Tensor = None
 
     @property
     def place(self) -> str:
@@ -52,35 +85,70 @@ class CodeCall:
         """The innermost statement's line."""
         return innermost(self.frames).line
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Op(CodeCall):
-    """One call that the port's code made.
-
-    Attributes:
-        args: its arguments, a layer's too.
-        kwargs: those given by name.
-        result: what it returned.
-        layer: the layer that was called.
-        path: its path within the piece.
-        holder: the path within the piece of the layer whose own code made the call.
-        function: what was called.
-        written: the tensor that the call wrote to; its first argument is then a copy of what that was.
-    """
-
-    args: tuple[Nested, ...]
-    kwargs: Options
-    result: Nested
-    layer: Model = None
-    path: str = ""
-    holder: str = ""
-    function: Nested = None
-    written: Tensor = None
-
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
         """The parameters of the called function, empty where they cannot be told."""
         return signature_of(self.function)
+
+
+class Program(list[Op]):
+    """The calls that one side's code made, in their order.
+
+    Attributes:
+        values: the tensors that they were given and returned, by number: the port's themselves, or as they were before a call wrote
+            to them; the reference's as arrays, None where there was no room.
+    """
+
+    def __init__(self, is_tensor: Callable[[object], bool]) -> None:
+        super().__init__()
+        self.is_tensor = is_tensor
+        self.values: list[Tensor] = []
+        self.numbers: dict[int, int] = {}
+
+    def tensors(self, value: Nested) -> list[Tensor]:
+        """Return the tensors in a nested value."""
+        return take_out(value, self.is_tensor)[1]
+
+    def number(self, tensor: Tensor, *, new: bool = False) -> int:
+        """Return the number of a tensor; a ``new`` one where a call wrote to it."""
+        if new or id(tensor) not in self.numbers:
+            self.numbers[id(tensor)] = len(self.values)
+            self.values.append(None)
+        return self.numbers[id(tensor)]
+
+    def array(self, number: int) -> Array | None:
+        """Return a tensor's values as they were."""
+        value = self.values[number]
+        return value if value is None or isinstance(value, np.ndarray) else numpy_of(value)
+
+    @cached_property
+    def makers(self) -> dict[int, Op]:
+        """The first call that returned each tensor."""
+        return {number: op for op in reversed(self) for number in op.made}
+
+    @cached_property
+    def consumers(self) -> dict[int, list[Op]]:
+        """The calls that were given each tensor."""
+        found: dict[int, list[Op]] = {}
+        for op in self:
+            for number in dict.fromkeys(op.given):
+                found.setdefault(number, []).append(op)
+        return found
+
+    def with_makers(self, calls: Sequence[Op], leads: Callable[[int, Op], bool]) -> list[Op]:
+        """Return calls with the makers of what they are given, and so on, in order, as far as these ``lead`` there."""
+        found, left = {one.number: one for one in calls}, list(calls)
+        while left:
+            for number in left.pop().given:
+                maker = self.makers.get(number)
+                if maker is not None and maker.number not in found and leads(number, maker):
+                    found[maker.number] = maker
+                    left.append(maker)
+        return [found[number] for number in sorted(found)]
+
+    def with_layout(self, calls: Sequence[Op]) -> list[Op]:
+        """Return calls with those that only arranged their arguments."""
+        return self.with_makers(calls, lambda _, maker: maker.name in LAYOUT)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,10 +157,9 @@ class Recorder:
 
     Attributes:
         acts: what stands in place of calls, by number.
-        is_tensor: tells tensors.
+        ops: what was remembered.
         keep: whether calls are remembered.
         known: what the first calls return, which are not run again.
-        ops: what was remembered.
         count: how many calls there were.
         depth: how deep inside of a call the run is.
         writes: whether a function wrote to its argument.
@@ -103,10 +170,9 @@ class Recorder:
     """
 
     acts: Mapping[int, Act]
-    is_tensor: Callable[[object], bool]
+    ops: Program
     keep: bool
     known: Sequence[Tensor] = ()
-    ops: list[Op] = field(default_factory=list)
     count: int = 0
     depth: int = 0
     writes: bool = False
@@ -118,9 +184,10 @@ class Recorder:
         """Return tensors as they are remembered, of a result that was just ``made``, or of arguments."""
 
         def hold(one: Nested) -> Nested:
-            if not self.is_tensor(one):
+            if not self.ops.is_tensor(one):
                 return one
-            if (made or _is_of_own_backward(one)) and id(one) not in self.held:
+            node = getattr(one, "grad_fn", None)
+            if (made or (node is not None and "PyLayer" in node.name())) and id(one) not in self.held:
                 self.depth += 1
                 self.held[id(one)] = one, one.detach()
                 self.depth -= 1
@@ -130,7 +197,9 @@ class Recorder:
 
     def _has_tensor(self, values: Iterable[Nested]) -> bool:
         """Tell whether there is a tensor among some values, or in a list or tuple of them."""
-        return any(self._has_tensor(one) if isinstance(one, list | tuple) else self.is_tensor(one) for one in values)
+        return any(
+            self._has_tensor(one) if isinstance(one, list | tuple) else self.ops.is_tensor(one) for one in values
+        )
 
     def call(
         self,
@@ -150,8 +219,9 @@ class Recorder:
         if number < len(self.known):
             return self.known[number]
         self.depth += 1
-        written = args[0] if writes and self.keep and args and self.is_tensor(args[0]) else None
+        written = args[0] if writes and self.keep and args and self.ops.is_tensor(args[0]) else None
         try:
+            given = [self.ops.number(one) for one in self.ops.tensors((args, kwargs))] if self.keep else []
             before = args if written is None else (written.clone(), *args[1:])
             act = self.acts.get(number)
             result = original(*args, **kwargs) if act is None else act(original, args, kwargs)
@@ -159,14 +229,23 @@ class Recorder:
         finally:
             self.depth -= 1
         if self.keep:
+            returned = self.ops.tensors(made) if written is None else [written]
+            numbers = [self.ops.number(one, new=written is not None) for one in returned]
+            args, kwargs, made = self._hold(before), self._hold(kwargs), self._hold(made, made=True)
+            for at, one in zip([*given, *numbers], self.ops.tensors((args, kwargs, made)), strict=True):
+                if self.ops.values[at] is None or (written is not None and at == given[0]):
+                    self.ops.values[at] = one
             self.ops.append(
                 Op(
                     number=number,
                     name=name,
-                    args=self._hold(before),
-                    kwargs=self._hold(kwargs),
-                    result=self._hold(made, made=True),
+                    said=path if name == LAYER else name,
                     frames=callers(),
+                    given=tuple(given),
+                    made=tuple(numbers),
+                    args=args,
+                    kwargs=kwargs,
+                    result=made,
                     layer=layer,
                     path=path,
                     holder=self.inside[-1] if self.inside else "",
@@ -183,7 +262,7 @@ class Tap:
     def __init__(self, paddle: ModuleType) -> None:
         self.paddle = paddle
         self.recorder: Recorder | None = None
-        self._undo: list[tuple[object, str, object]] = []
+        self._undo = ExitStack()
         self._wrapped: dict[int, object] = {}
 
     @contextmanager
@@ -192,7 +271,7 @@ class Tap:
         tensor = type(self.paddle.to_tensor(0.0))
         functional = self.paddle.nn.functional
         names = {one.rstrip("_") for one in dir(functional) if one[0] != "_"}
-        try:
+        with self._undo:
             for holder in (functional, self.paddle, tensor, self.paddle.signal):
                 for name in sorted({*PLAIN, *names, *(f"{one}_" for one in names)}):
                     self._wrap(holder, name, name)
@@ -206,15 +285,6 @@ class Tap:
             for path, layer in layers.items():
                 self._wrap_layer(layer, path, whole=atomic(path))
             yield self
-        finally:
-            for holder, name, original in reversed(self._undo):
-                if isinstance(holder, dict):
-                    holder[name] = original
-                elif original is None:
-                    delattr(holder, name)
-                else:
-                    setattr(holder, name, original)
-            self._undo.clear()
 
     def _wrap(self, holder: object, name: str, told: str) -> None:
         original = getattr(holder, name, None)
@@ -222,7 +292,7 @@ class Tap:
             return
         if id(original) not in self._wrapped:
             self._wrapped[id(original)] = self._wrapper(original, told)
-        self._undo.append((holder, name, original))
+        self._undo.callback(setattr, holder, name, original)
         setattr(holder, name, self._wrapped[id(original)])
 
     def _wrap_own_backward(self) -> None:
@@ -237,11 +307,11 @@ class Tap:
             return recorder.call(kind.__name__, original, args, kwargs)
 
         base.apply = classmethod(apply)
-        self._undo.append((base, "apply", None))
+        self._undo.callback(delattr, base, "apply")
         for kind in _below(base):
             held = vars(kind).get("forward")
             if held is not None:
-                self._undo.append((kind, "forward", held))
+                self._undo.callback(setattr, kind, "forward", held)
                 kind.forward = staticmethod(self._unseen(kind.forward))  # type: ignore[attr-defined]
 
     def _unseen(self, forward: Function) -> Function:
@@ -283,17 +353,13 @@ class Tap:
         for holder in (*layers, *(one for one in users if one is not None)):
             for name, value in list(vars(holder).items()):
                 if id(value) in self._wrapped and callable(value):
-                    self._undo.append((holder, name, value))
+                    self._undo.callback(setattr, holder, name, value)
                     setattr(holder, name, self._wrapped[id(value)])
-                elif isinstance(value, dict) and name != "__builtins__":
-                    self._wrap_table(value)
-
-    def _wrap_table(self, table: dict[str, object]) -> None:
-        """Wrap the functions of a table that user code looks them up in."""
-        for name, value in list(table.items()):
-            if callable(value) and id(value) in self._wrapped:
-                self._undo.append((table, name, value))
-                table[name] = self._wrapped[id(value)]
+                elif isinstance(value, dict) and name != "__builtins__":  # a table that user code looks them up in
+                    for key, one in list(value.items()):
+                        if callable(one) and id(one) in self._wrapped:
+                            self._undo.callback(value.__setitem__, key, one)
+                            value[key] = self._wrapped[id(one)]
 
     def _wrap_layer(self, layer: Model, path: str, *, whole: bool) -> None:
         """Record a layer as one call, or note while its own code runs, so that calls can be told by where they stand."""
@@ -313,17 +379,167 @@ class Tap:
 
         vars(forward)["__wrapped__"] = original  # what inspect.signature follows
         object.__setattr__(layer, "forward", forward)
-        self._undo.append((layer, "forward", None))
+        self._undo.callback(delattr, layer, "forward")
+
+
+ROOMS = re.compile("^(fft|linalg|special)_")
+"""Torch's prefixes of functions that Paddle has in a module of that name."""
+MOST_ELEMENTS = 1 << 22
+"""Elements of a tensor of the reference's beyond which it is not looked at."""
+KEPT = 1 << 23
+"""Elements of all tensors of the reference's that are kept: 64 MiB of float64."""
+
+
+class ReferenceProgram(Program):
+    """The calls that torch code makes; recorded within `over`.
+
+    Attributes:
+        names: the functions that were called, torch's names, those inside of layers too.
+        detached: of the tensors whose gradient the code's own calls stop.
+    """
+
+    def __init__(self) -> None:
+        import torch
+
+        super().__init__(torch.is_tensor)
+        self.names: list[str] = []
+        self.detached: list[Sketch] = []
+        self._alive: list[object] = []
+        self._room = KEPT
+        self._depth = 0
+        self._live = True
+
+    @contextmanager
+    def over(self, inner: Mapping[str, Model]) -> Iterator[None]:
+        """Watch everything that torch is called for while the context is open.
+
+        Args:
+            inner: modules by path that are one call each: their own calls are none.
+        """
+        from torch.overrides import TorchFunctionMode
+
+        note_given, note_call = self.note_given, self.note_call
+
+        class CallWatch(TorchFunctionMode):  # type: ignore[misc]
+            """Hands each call on, and tells the program about it."""
+
+            def __torch_function__(
+                self, func: Function, types: object, args: tuple[Nested, ...] = (), kwargs: Options | None = None
+            ) -> Nested:
+                del types
+                name, kwargs = _name_of(func), kwargs or {}
+                if name in ("get", "set"):
+                    return func(*args, **kwargs)
+                note_given(args, kwargs)
+                result = func(*args, **kwargs)
+                note_call(func, name, args, kwargs, result)
+                return result
+
+        with ExitStack() as stack:
+            for path, module in inner.items():
+                stack.callback(module.register_forward_pre_hook(self._enter, with_kwargs=True).remove)
+                leave = partial(self._leave, path)
+                stack.callback(module.register_forward_hook(leave, with_kwargs=True, always_call=True).remove)
+            stack.enter_context(CallWatch())
+            yield
+        self._alive.clear()
+        self.numbers.clear()
+
+    def _enter(self, _: Model, args: tuple[Nested, ...], kwargs: Options) -> None:
+        self.note_given(args, kwargs)
+        self._depth += 1
+
+    def _leave(self, path: str, _: Model, args: tuple[Nested, ...], kwargs: Options, output: Nested) -> None:
+        self._depth -= 1
+        if self._live and not self._depth:
+            self._note(LAYER, path, kwargs, (args, kwargs), self.tensors(output))
+
+    def note_given(self, args: tuple[Nested, ...], kwargs: Options) -> None:
+        """Keep a call's new arguments before the call may write to them."""
+        if self._live and not self._depth:
+            self._live = False  # what is done here is not the model's
+            for tensor in self.tensors((args, kwargs)):
+                self.number(tensor)
+            self._live = True
+
+    def note_call(
+        self, function: Function, name: str, args: tuple[Nested, ...], kwargs: Options, result: Nested
+    ) -> None:
+        """Note a call and its result."""
+        if not self._live or result is NotImplemented:
+            return
+        self.names.append(name)
+        tensors = self.tensors(args[0] if name == "setitem" else result)
+        number = self.numbers.get(id(args[0])) if name == "detach" and args else None
+        if number is not None:  # the same tensor
+            self.detached.append(Sketch(self.values[number]))
+            self._alive.append(result)
+            self.numbers[id(result)] = number
+        elif tensors and not self._depth:
+            told = OF_TORCH.get(name) or OF_TORCH.get(bare := ROOMS.sub("", name), bare)
+            self._note(told, name, _bound(function, args, kwargs), (args, kwargs), tensors)
+
+    def _note(
+        self, name: str, said: str, arguments: Options, given: tuple[Nested, Nested], tensors: Sequence[Tensor]
+    ) -> None:
+        self._live = False
+        known = [self.numbers.get(id(one)) for one in self.tensors(given)]
+        made = [self.number(one, new=True) for one in tensors]
+        self._live = True
+        self.append(
+            Op(
+                number=len(self),
+                name=name,
+                said=said,
+                frames=callers("torch"),
+                given=tuple(one for one in known if one is not None),
+                made=tuple(one for one in made if one >= 0),
+                kwargs={key: one for key, one in arguments.items() if is_plain(one)},
+            )
+        )
+
+    def number(self, tensor: Tensor, *, new: bool = False) -> int:
+        """Keep a tensor as it is now; return its number, -1 where it is empty or too large."""
+        if not new and id(tensor) in self.numbers:
+            return self.numbers[id(tensor)]
+        if not 0 < tensor.numel() <= MOST_ELEMENTS:
+            return -1
+        array = np.array(tensor.detach().resolve_conj().resolve_neg().numpy())
+        self._room -= array.size
+        self.values.append(array if self._room > 0 else None)
+        if self._room > 0:
+            self._alive.append(tensor)
+            self.numbers[id(tensor)] = len(self.values) - 1
+        return len(self.values) - 1
+
+
+def _bound(function: Function, args: tuple[Nested, ...], kwargs: Options) -> Options:
+    """Return the arguments by name, those left out too where torch tells its defaults, else by number."""
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+        bound.apply_defaults()
+        return dict(bound.arguments)
+    except (TypeError, ValueError):  # functions written in C++ tell no names
+        return {**{str(number): one for number, one in enumerate(args)}, **kwargs}
+
+
+def is_plain(value: object) -> bool:
+    """Tell whether a value is a number, a text, None, or a list of such."""
+    if isinstance(value, list | tuple):
+        return all(is_plain(one) for one in value)
+    return value is None or isinstance(value, int | float | str | slice) or value is Ellipsis
+
+
+def _name_of(function: object) -> str:
+    """Return a function's name without underscores; of a property that gives a tensor the property's."""
+    name = getattr(function, "__name__", "").strip("_")
+    held = getattr(getattr(function, "__self__", None), "__name__", "")
+    return held if name == "get" and held in ("T", "mT", "H", "mH") else name
 
 
 def has_own_backward(op: Op) -> bool:
     """Tell whether a call is of a `PyLayer`."""
     return any(one.__name__ == "PyLayer" for one in getattr(getattr(op.function, "__self__", None), "__mro__", ()))
-
-
-def _is_of_own_backward(tensor: Tensor) -> bool:
-    node = getattr(tensor, "grad_fn", None)
-    return node is not None and "PyLayer" in node.name()
 
 
 def _below(kind: type[object]) -> Iterator[type[object]]:
@@ -395,17 +611,6 @@ def instead(change: Unary) -> Act:
 def argument(number: int) -> Act:
     """Return an act that gives back one of the arguments."""
     return lambda _original, args, _kwargs: args[number]
-
-
-def with_argument(number: int, value: object, name: str = "") -> Act:
-    """Return a call with another value for one argument, by its position or else by its name."""
-
-    def act(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
-        if number < len(args):
-            return original(*args[:number], value, *args[number + 1 :], **kwargs)
-        return original(*args, **{**kwargs, name: value})
-
-    return act
 
 
 def with_argument_detached(number: int) -> Act:

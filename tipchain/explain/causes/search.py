@@ -6,9 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
-from math import isfinite
+from math import inf
 
 import numpy as np
 
@@ -24,13 +23,13 @@ from tipchain.explain.causes.tensors import by_tensors, by_unsaved
 from tipchain.explain.causes.walk import Parting, Walk, acts_of, show
 from tipchain.explain.findings import Diagnosis, Finding, at_source, only_return, shown_path
 from tipchain.explain.locate.between_layers import enlarge, holds
-from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, common_path, hands_on
-from tipchain.explain.locate.trace import Store, TracedValue
+from tipchain.explain.locate.rerun import steps_after
+from tipchain.explain.locate.trace import Store
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.facts.packed import spell_out
-from tipchain.framework_types import Model, Tensor
+from tipchain.framework_types import Model
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import EXPLAINED, NOISE, SAME_DOUBLE
 from tipchain.weights.sides import join
@@ -42,11 +41,13 @@ def pieces(
     located: Located, verdict: LayerVerdict, sides: Sides, store: Store, models: tuple[object, object], seed: int
 ) -> Iterator[Piece]:
     """Yield the piece that a verdict is about, then those around it; none where the calls cannot be told."""
+    compare = Comparer(store, (*located.reference.values, *located.port.values))
     for pair in _pairs(located, verdict):
         calls = pair.reference, pair.port
-        links = tuple(_links(pair.reference.inputs, pair.port.inputs, store))
+        kinds = [[one.dtype.kind for one in call.inputs] for call in calls]
+        links = [one for one in compare.inputs(pair) if kinds[0][one.ours] == kinds[1][one.theirs]]
         expected = tuple(store.get(one.stored) for one in pair.reference.inputs)
-        by_number = {other: expected[number].transpose(axes) for number, other, axes in links}
+        by_number = {link.theirs: link.layout.apply(expected[link.ours]) for link in links}
         actual = tuple(by_number.get(number, store.get(one.stored)) for number, one in enumerate(pair.port.inputs))
         double = located.exact or not any(call.children for call in calls)
         backward = verdict.direction == "backward"
@@ -70,7 +71,6 @@ def pieces(
         others = defaultdict[str, set[str]](set)
         for path, other, _ in inside:
             others[path] |= {other} - {""}
-        returned = *located.reference.values, *located.port.values
         idle = _idle(located, pair)
         yield Piece(
             sides=sides,
@@ -81,11 +81,11 @@ def pieces(
             atomic=judged | _innermost(theirs.layer, sides.port),
             judged=judged,
             reference_judged=frozenset({*(other for _, other, _ in right), *idle.values()} - {""}),
-            cleared=_cleared(located, pair, store),
+            cleared=_cleared(located, pair, compare),
             idle=idle,
             partners={path: one.pop() for path, one in others.items() if len(one) == 1},
-            ends=tuple((link.ours, link.theirs) for link in Comparer(store, returned).outputs(pair)) or None,
-            links=tuple((number, other) for number, other, _ in links),
+            ends=tuple((link.ours, link.theirs) for link in compare.outputs(pair)) or None,
+            links=tuple((link.ours, link.theirs) for link in links if link.layout.permutes),
             double=double,
         )
 
@@ -115,12 +115,8 @@ def _followed(
     if not steps:
         return own[path]
     around = _around(path, steps)
-    after = [partial(_call, side, step.name) if step.function else own[step.name] for step in steps]
+    after = steps_after(side, steps, own.__getitem__)
     return side.in_turn({below(one, around) or "": layer for one, layer in own.items()}, own[path], after)
-
-
-def _call(side: LiveSide, name: str, value: Tensor) -> Tensor:
-    return getattr(side.functional, name)(value)  # looked up when it is called: what stands in its place then is meant
 
 
 def _pairs(located: Located, verdict: LayerVerdict) -> Iterator[CallPair]:
@@ -151,25 +147,6 @@ def _pairs(located: Located, verdict: LayerVerdict) -> Iterator[CallPair]:
         call = None if call.parent is None else trace.calls[call.parent]
 
 
-def _links(
-    ours: Sequence[TracedValue], theirs: Sequence[TracedValue], store: Store
-) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-    """Yield which tensors of two calls belong together, with the order of axes that the port has: the closest of one shape."""
-    free = list(range(len(theirs)))
-    for number, value in enumerate(ours):
-        expected = store.get(value.stored)
-        found = []
-        for other in free:
-            actual = store.get(theirs[other].stored)
-            axes = arrange(expected, actual) if expected.dtype.kind == actual.dtype.kind else None
-            if axes is not None:
-                found.append((relative(expected.transpose(axes), actual) > SAME_DOUBLE, other, axes))
-        if found:
-            _, other, axes = min(found)
-            free.remove(other)
-            yield number, other, axes
-
-
 def _inside(pairs: Iterable[CallPair], around: CallPair) -> Iterator[tuple[str, str, CallPair]]:
     """Yield the pairs inside another of the port's, with both paths within it; the reference's is empty where it is not inside."""
     for one in pairs:
@@ -177,23 +154,12 @@ def _inside(pairs: Iterable[CallPair], around: CallPair) -> Iterator[tuple[str, 
             yield path, below(one.reference.path, around.reference.path) or "", one
 
 
-def _cleared(located: Located, around: CallPair, store: Store) -> frozenset[str]:
+def _cleared(located: Located, around: CallPair, compare: Comparer) -> frozenset[str]:
     """Return the port's containers inside a call whose results are right, or that are given something else already."""
-    compare = Comparer(store)
-
-    def right(one: CallPair) -> bool:
-        given, made = (
-            compare.apart(ours, theirs, links)
-            for ours, theirs, links in (
-                (one.reference.inputs, one.port.inputs, compare.inputs(one)),
-                (one.reference.outputs, one.port.outputs, compare.outputs(one)),
-            )
-        )
-        return made <= SAME_DOUBLE or (isfinite(given) and given > SAME_DOUBLE)
-
     inside: dict[str, bool] = {}
     for path, _, one in _inside(located.matching.containers, around):
-        inside[path] = inside.get(path, True) and right(one)
+        right = compare.outputs_apart(one) <= SAME_DOUBLE or SAME_DOUBLE < compare.inputs_apart(one) < inf
+        inside[path] = inside.get(path, True) and right
     return frozenset(path for path, known in inside.items() if known)
 
 
@@ -221,15 +187,15 @@ def _idle(located: Located, around: CallPair) -> dict[str, str]:
 
 def _innermost(layer: Model, side: LiveSide) -> frozenset[str]:
     """Return Paddle's own layers without layers inside, the piece itself too if it is one."""
+
+    def is_paddles(one: Model) -> bool:
+        bases = [base for base in type(one).__mro__ if base.__module__.startswith("paddle.nn.")]
+        own = type(one).forward.__module__.partition(".")[0] == "paddle"
+        return own and any(base.__name__ != "Layer" for base in bases)
+
     return frozenset(
-        path for path, one in side.layers(layer) if not any(True for _ in one.children()) and _is_paddles(one)
+        path for path, one in side.layers(layer) if not any(True for _ in one.children()) and is_paddles(one)
     )
-
-
-def _is_paddles(layer: Model) -> bool:
-    bases = [one for one in type(layer).__mro__ if one.__module__.startswith("paddle.nn.")]
-    own = type(layer).forward.__module__.partition(".")[0] == "paddle"
-    return own and any(one.__name__ != "Layer" for one in bases)
 
 
 BLANK = re.compile(r"(?:: the reference has|:)? (?:``|\(``\))")
@@ -485,7 +451,7 @@ def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
 def _source_of(one: Hypothesis, trials: Trials) -> tuple[Frame, Frame] | None:
     """Return the only statement that reads otherwise than the reference's, where that of the call reads like its own; else None."""
     frames = next((op.frames for op in trials.base.ops if op.number in one.acts), ())
-    codes = codes_of(frame for step in trials.piece.record.steps for frame in step.frames)
+    codes = codes_of(frame for step in trials.piece.record for frame in step.frames)
     if not frames or not reads_alike(frames[0], codes):
         return None
     mine = codes_of(frames)
@@ -510,14 +476,14 @@ def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
     """Return both statements at which the programs part, for no edit mends the error."""
     best = trials.best()
     tried = f"{len(trials.trials)} edits were tried in {piece.runs} runs, {trials.failed} could not be run"
-    tried += only_in_one(trials.base.ops, piece.record.steps, trials.walk) if piece.backward else ""
+    tried += only_in_one(trials.base.ops, piece.record, trials.walk) if piece.backward else ""
     own = [f"{called(op)}{place_of(op, piece)}" for op in trials.base.ops if has_own_backward(op)]
     if piece.backward and own:
         tried += f"; its results agree, and {listed(own, TOLD)} has a backward of its own, which may be wrong"
     if best is not None and best.explained:
         tried += f"; the best ({best.hypothesis.message}) explains {best.explained:.1%}, less than {EXPLAINED:.0%}"
     share = None if best is None else best.explained
-    if verdict.nan or not trials.base.ops or not piece.record.steps:
+    if verdict.nan or not trials.base.ops or not piece.record:
         return _unknown(verdict, tried, share)
     shown = show(piece, trials.walk)
     return replace(shown, evidence=f"{verdict.reason}; {shown.evidence}; {tried}", explained=share)

@@ -530,7 +530,8 @@ def explain_parting(
     # What one side does in a step more stands in the other's statement before, which makes a variable of the same name.
     around = [[one, *trail.sources(one)] for trail, one in zip(trails, partings, strict=True)]
     pairs = [*([one, partings[1]] for one in around[0]), *([partings[0], one] for one in around[1])]
-    named = [one for one in pairs if _make_alike(one[0][0].statement, one[1][0].statement)]
+    both = ((pair, pair[0][0].statement, pair[1][0].statement) for pair in pairs)
+    named = [pair for pair, one, other in both if one.stores and one.stores == other.stores and one.text != other.text]
     partings = max(named, key=lambda pair: _likeness(pair[0][0], pair[1][0]), default=partings)
     made = [trail.arrays[key] for trail, (_, key) in zip(trails, partings, strict=True)]
     told = [_told(*each) for each in zip(trails, partings, made, made[::-1], strict=True)]
@@ -636,11 +637,6 @@ def _mend(
         if share >= EXPLAINED:
             return step, ours, settings, share
     return None
-
-
-def _make_alike(one: Statement, other: Statement) -> bool:
-    """Tell whether two statements that are not the same make variables of the same names."""
-    return bool(one.stores) and one.stores == other.stores and one.text != other.text
 
 
 def _likeness(one: CodeStep, other: CodeStep) -> float:

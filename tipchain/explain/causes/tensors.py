@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -175,22 +175,18 @@ def by_unsaved(piece: Piece, state: Mapping[str, Array]) -> Iterator[Hypothesis]
     kept = unsaved(piece.sides, piece.reference, piece.port, piece.judged, saved)
     wrong = [one for one in kept if one.differs]
     for one in wrong:
-        _, what, _ = describe(one, join(piece.ours.path, one.name), wrong, state)
-        yield Hypothesis(
-            code="buffer",
-            name=one.name,
-            message=f"its buffer `{one.name}`, which no checkpoint holds, {what}",
-            fix=f"fill `{one.name}` of {piece.shown} as the reference does",
-            within=partial(replaced, [one]),
-            confirmed=True,
-            evidence=f"with the reference's {one.name} the error is gone",
-            place=_place(piece, [one]),
-        )
+        told = describe(one, join(piece.ours.path, one.name), wrong, state)
+        message = f"its buffer `{one.name}`, which no checkpoint holds, {told[1]}"
+        fix = f"fill `{one.name}` of {piece.shown} as the reference does"
+        given = _given_values(piece, [one], told)
+        yield replace(given, code="buffer", name=one.name, message=message, fix=fix)
 
 
 def _given_values(piece: Piece, held: Sequence[SharedTensor], told: tuple[str, str, str]) -> Hypothesis:
     code, what, fix = told
     message = f"its `{held[0].name}` {what}" if len(held) == 1 else what
+    known = {path for path, _ in piece.sides.port.layers(piece.port)}
+    paths = [one.name.rpartition(".")[0] for one in held]
     return Hypothesis(
         code="parameter",
         name=code,
@@ -199,16 +195,9 @@ def _given_values(piece: Piece, held: Sequence[SharedTensor], told: tuple[str, s
         within=partial(replaced, held),
         confirmed=True,
         changes=len(held),
-        place=_place(piece, held),
+        place=common_path(one if one in known else "" for one in paths),
         evidence=f"with the reference's {', '.join(one.name for one in held[:6])} the error is gone",
     )
-
-
-def _place(piece: Piece, held: Sequence[SharedTensor]) -> str:
-    """Return the path within the piece of the layer that holds some tensors."""
-    known = {path for path, _ in piece.sides.port.layers(piece.port)}
-    paths = [one.name.rpartition(".")[0] for one in held]
-    return common_path(one if one in known else "" for one in paths)
 
 
 def own_tensors(piece: Piece) -> list[tuple[str, Tensor]]:

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
-from typing import TypeVar
 
 import numpy as np
 
 from tipchain.explain.causes.lines import codes_of, forwards, only_unlike
-from tipchain.explain.causes.piece import Piece, ReferenceCall, is_plain
-from tipchain.explain.causes.program import LAYER, Act, Op, has_own_backward, numpy_of
+from tipchain.explain.causes.piece import Piece
+from tipchain.explain.causes.program import LAYER, LAYOUT, Act, Op, Program, has_own_backward, is_plain, numpy_of
 from tipchain.explain.findings import Diagnosis, at_source, only_return, shown_path
 from tipchain.explain.locate.differences import HIDING, MOST_AXES, Sketch, hidden_by, relative, same_mask
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
 from tipchain.frameworks.base import map_nested
 from tipchain.numbers.tolerance import NOISE, ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE
 
-Key = tuple[int, int]
-"""A tensor, by its identity and how often it was written to before."""
-LAYOUT = frozenset(
-    """
-    reshape transpose flatten unflatten squeeze unsqueeze swapaxes moveaxis t expand broadcast_to expand_as
-    contiguous clone detach astype
-""".split()
-)
-"""Functions that change no number."""
 CASTING = frozenset({"astype", "clone", "detach", "contiguous"})
 """Those of them that leave the axes as they are."""
 
@@ -50,43 +40,37 @@ class Parting:
     op: Op
     old: Tensor
     new: Tensor
-    key: Key
+    key: int
     ops: tuple[Op, ...]
-    step: ReferenceCall
-    steps: tuple[ReferenceCall, ...]
+    step: Op
+    steps: tuple[Op, ...]
     alike: bool = False
 
 
 class Walk:
     """The port's calls, done again one by one with the reference's tensors wherever these part."""
 
-    def __init__(self, piece: Piece, ops: Sequence[Op], error: float) -> None:
+    def __init__(self, piece: Piece, ops: Program, error: float) -> None:
         self.piece, self.ops, self.ended_alike = piece, ops, error <= NOISE
         self.tolerance = max(SAME_DOUBLE, min(SAME_SINGLE, ROUGH * error)) if piece.double else SAME_ENLARGED
-        self.values = piece.record.values
-        self.steps = piece.record.steps
-        self.makers = {number: step for step in self.steps for number in step.made}
+        self.steps: Program = piece.record
+        self.values = self.steps.values
+        self.makers, self.makers_of, self.consumers = self.steps.makers, ops.makers, ops.consumers
         self.sizes: dict[int, list[int]] = {}
-        for number, one in enumerate(self.values):
-            if one.array is not None:
-                self.sizes.setdefault(one.array.size, []).append(number)
-        arrays = [(number, one.array) for number, one in enumerate(self.values) if one.array is not None]
+        arrays = [(number, one) for number, one in enumerate(self.values) if one is not None]
+        for number, one in arrays:
+            self.sizes.setdefault(one.size, []).append(number)
+        self.sketches = {number: Sketch(one) for number, one in arrays}
         self.masks = [number for number, one in arrays if hidden_by(one) is not None]
         self.hiding = {number for number, one in arrays if one.dtype.kind == "f" and (one <= HIDING).any()}
-        self.writes: dict[int, list[Op]] = {}
-        for op in ops:
-            if op.written is not None:
-                self.writes.setdefault(id(op.written), []).append(op)
         self.shared: set[int] = set()
         self.mended: set[int] = set()
-        self.matched: dict[Key, tuple[int, ...]] = {}
-        self.healed: dict[Key, Tensor] = {}
-        self.open: dict[Key, tuple[Op, ...]] = {}
-        self.consumers: dict[Key, list[Op]] = {}
-        self.makers_of: dict[Key, Op] = {}
+        self.matched: dict[int, tuple[int, ...]] = {}
+        self.healed: dict[int, Tensor] = {}
+        self.open: dict[int, tuple[Op, ...]] = {}
         self.partings: list[Parting] = []
-        self.leaves: dict[Key, tuple[Tensor, Tensor]] = {}
-        self.called: dict[str, list[ReferenceCall]] = {}
+        self.leaves: dict[int, tuple[Tensor, Tensor]] = {}
+        self.called: dict[str, list[Op]] = {}
         for step in self.steps:
             if step.name == LAYER:
                 self.called.setdefault(step.said, []).append(step)
@@ -97,10 +81,8 @@ class Walk:
             for key, one in self.given(op).items():
                 if key not in self.matched:
                     self._match(key, one)
-                self.consumers.setdefault(key, []).append(op)
             for key, one in self.made(op).items():
                 self._match(key, one)
-                self.makers_of.setdefault(key, op)
         # Tensors that no call made are what the code is given, or keeps.
         for op in self.ops:
             for key, one in self.given(op).items():
@@ -123,7 +105,7 @@ class Walk:
             self._end(op, key)
         return self.partings
 
-    def _end(self, op: Op, key: Key) -> None:
+    def _end(self, op: Op, key: int) -> None:
         """Note where the reference goes on after the port's last call."""
         ours = self.piece.truth.outputs
         made = self.made(op)[key]
@@ -132,46 +114,34 @@ class Walk:
         if not ended or any(one.size == array.size and self._same(one, array) for one in ours):
             return
         for number in self.sizes.get(array.size, ()):
-            value = self.values[number].array
-            wanted = value is not None and any(one.shape == value.shape and self._same(one, value) for one in ours)
-            if wanted and number in self.makers and number not in self.shared and value is not None:
+            value = self.values[number]
+            wanted = any(one.shape == value.shape and self._same(one, value) for one in ours)
+            if wanted and number in self.makers and number not in self.shared:
                 new = self._as_ports(next(arranged(value, array.shape, flat=True)))
                 self.partings.append(self._parting(op, made, new, key, (op,), self.makers[number]))
                 break
 
-    def _key(self, tensor: object, number: int, *, after: bool = False) -> Key:
-        """Return the key of a tensor and its writes before or after a call."""
-        written = self.writes.get(id(tensor), ())
-        return id(tensor), sum(one.number < number or (after and one.number == number) for one in written)
+    def given(self, op: Op) -> dict[int, Tensor]:
+        """Return the tensors that a call was given, as they were then; what it wrote to comes last."""
+        numbers = op.given if op.written is None else (*op.given[1:], op.given[0])
+        return {number: self.ops.values[number] for number in numbers}
 
-    def given(self, op: Op) -> dict[Key, Tensor]:
-        """Return the tensors that a call was given, as they were then."""
-        found = {}
-        for one in self.piece.tensors((op.args, dict(op.kwargs))):
-            written = self.writes.get(id(one), ())
-            found[self._key(one, op.number)] = next((each.args[0] for each in written if each.number >= op.number), one)
-        if op.written is not None:
-            found.pop((id(op.args[0]), 0), None)
-            found[self._key(op.written, op.number)] = op.args[0]
-        return found
+    def made(self, op: Op) -> dict[int, Tensor]:
+        """Return the tensors that a call made, as they were then."""
+        return {number: self.ops.values[number] for number in op.made}
+
+    def number_of(self, op: Op, tensor: object) -> int | None:
+        """Return the number of an argument of a call; None of a non-tensor, and of what the call wrote to."""
+        given = zip(self.ops.tensors((op.args, op.kwargs)), op.given, strict=True)
+        written = None if op.written is None else op.args[0]
+        return next((number for one, number in given if one is tensor and one is not written), None)
 
     def matched_given(self, op: Op, tensor: object) -> tuple[int, ...]:
         """Return the reference's tensors that equal an argument of a call; none of a non-tensor."""
-        return next((self.matched[key] for key in self.given(op) if key[0] == id(tensor)), ())
+        number = self.number_of(op, tensor)
+        return () if number is None else self.matched[number]
 
-    def made(self, op: Op) -> dict[Key, Tensor]:
-        """Return the tensors that a call made, as they were then."""
-        if op.written is not None:
-            return {self._key(op.written, op.number, after=True): op.result}
-        found = {}
-        for one in self.piece.tensors(op.result):
-            later = self.writes.get(id(one), ())
-            found[self._key(one, op.number, after=True)] = next(
-                (each.args[0] for each in later if each.number > op.number), one
-            )
-        return found
-
-    def _match(self, key: Key, tensor: object) -> None:
+    def _match(self, key: int, tensor: object) -> None:
         self.matched[key] = self.find(numpy_of(tensor))
         self.shared.update(self.matched[key])
 
@@ -186,19 +156,14 @@ class Walk:
             if (
                 number in self.hiding
                 if hides
-                else self.values[number].sketch.close(sketch, max(self.tolerance, SAME_DOUBLE))
+                else self.sketches[number].close(sketch, max(self.tolerance, SAME_DOUBLE))
             )
-            and self._same(self.values[number].array, array)
+            and self._same(self.values[number], array)
         ]
         masked = self.masks if hides or array.dtype.kind == "b" else ()
-        return tuple(dict.fromkeys([*found, *(one for one in masked if self._hides_same(one, array))]))
+        return tuple(dict.fromkeys([*found, *(one for one in masked if same_mask(self.values[one], array))]))
 
-    def _hides_same(self, number: int, array: Array) -> bool:
-        ours = self.values[number].array
-        return ours is not None and bool(same_mask(ours, array))
-
-    def _same(self, ours: Array | None, theirs: Array) -> bool:
-        assert ours is not None
+    def _same(self, ours: Array, theirs: Array) -> bool:
         if ours.shape == theirs.shape:
             if ours.dtype.kind == theirs.dtype.kind == "f" and (ours <= HIDING).any():
                 hidden = ours <= HIDING  # how far what is hidden is pushed down says nothing
@@ -247,64 +212,57 @@ class Walk:
         """Return values of the reference's as a tensor of the port's."""
         return self.piece.sides.port.tensor(np.ascontiguousarray(array), gradient=False)
 
-    def _parting(self, op: Op, old: Tensor, new: Tensor, key: Key, ops: tuple[Op, ...], step: ReferenceCall) -> Parting:
-        return Parting(op=op, old=old, new=new, key=key, ops=ops, step=step, steps=tuple(self._chain(step)))
+    def _parting(self, op: Op, old: Tensor, new: Tensor, key: int, ops: tuple[Op, ...], step: Op) -> Parting:
+        """Return a parting, with the reference's calls since the last tensors that both have."""
+        chain = self.steps.with_makers([step], lambda number, _: number not in self.shared | self.mended)
+        return Parting(op=op, old=old, new=new, key=key, ops=ops, step=step, steps=tuple(chain))
 
-    def _elements(self, op: Op, step: ReferenceCall) -> list[Parting]:
+    def _elements(self, op: Op, step: Op) -> list[Parting]:
         """Return the partings of the tensors that both put together, where each is the counterpart of the one in its place."""
         parts = op.args[0] if op.name in ("stack", "concat") and op.args else None
         if op.name != step.name or not isinstance(parts, list | tuple) or len(parts) != len(step.given):
             return []
-        keys = [next(key for key in self.given(op) if key[0] == id(one)) for one in parts]
+        keys = [key for one in parts if (key := self.number_of(op, one)) is not None]
         if all(set(self.matched[key]) & set(step.given) for key in keys):  # they stand in another order
             return []
-        found = []
+        found, others = [], set(step.given)
+
+        def leads(number: int, maker: Op) -> bool:
+            return set(self.matched[number]) <= others or maker.name in LAYOUT
+
         for key, old, number in zip(keys, parts, step.given, strict=True):
             if number in self.matched[key]:
                 continue
-            maker, made, value = self.makers_of.get(key), self.makers.get(number), self.values[number].array
-            elsewhere = set(self.matched[key]) - set(step.given)  # it is right, and does not belong here
+            maker, made, value = self.makers_of.get(key), self.makers.get(number), self.values[number]
+            elsewhere = set(self.matched[key]) - others  # it is right, and does not belong here
             if maker is None or made is None or value is None or value.size != old.size or elsewhere:
                 return []
             new = self._as_ports(next(arranged(value, tuple(old.shape), flat=True)))
-            before = self.open.get(key) or self._behind(maker, set(step.given))
+            before = self.open.get(key) or tuple(self.ops.with_makers([maker], leads))
             found.append(self._parting(maker, old, new, key, before, made))
         return found
 
-    def _behind(self, op: Op, others: set[int]) -> tuple[Op, ...]:
-        """Return a call with those before it whose results are nothing of the reference's but one of some others."""
-
-        def makers(one: Op) -> Iterator[Op]:
-            for key in self.given(one):
-                maker = self.makers_of.get(key)
-                if maker is not None and (set(self.matched[key]) <= others or maker.name in LAYOUT):
-                    yield maker
-
-        return tuple(_with_makers([op], makers))
-
-    def stretch(self, parting: Parting) -> tuple[dict[Key, list[Op]], set[int]]:
+    def stretch(self, parting: Parting) -> tuple[dict[int, list[Op]], set[int]]:
         """Return what both programs' stretches of a parting are given: the port's tensors with their calls, the reference's."""
-        inside = self.layout_before(parting.ops)
+        inside = self.ops.with_layout(parting.ops)
         made = {key for op in inside for key in self.made(op)}
-        taken: dict[Key, list[Op]] = {}
+        taken: dict[int, list[Op]] = {}
         for op in inside:
             for key in self.given(op):
                 if key not in made:
                     taken.setdefault(key, []).append(op)
-        steps = self.layout_steps_before(parting.steps)
+        steps = self.steps.with_layout(parting.steps)
         own = {number for step in steps for number in step.made}
         return taken, {number for step in steps for number in step.given if number not in own}
 
-    def redone(self, op: Op, more: Mapping[Key, object] | None = None) -> list[object] | None:
+    def redone(self, op: Op, more: Mapping[int, object] | None = None) -> list[object] | None:
         """Return a call's results of corrected arguments; None if it cannot be redone."""
         healed = {**self.healed, **(more or {})}
-        swaps = {key[0]: healed[key] for key in self.given(op) if key in healed}
-        for key, one in self.given(op).items():
-            swaps.setdefault(key[0], one)
+        given = zip(self.ops.tensors((op.args, op.kwargs)), op.given, strict=True)
+        swaps = {id(one): healed.get(number, self.ops.values[number]) for one, number in given}
         args, kwargs = exchanged((op.args, dict(op.kwargs)), swaps)
         if op.written is not None:
-            start: Tensor = healed.get(self._key(op.written, op.number), op.args[0])
-            args = (start.clone(), *args[1:])
+            args = (args[0].clone(), *args[1:])
         try:
             result = op.function(*args, **kwargs)
         except Exception:  # noqa: BLE001  (another shape may not fit: then it is not the counterpart)
@@ -312,10 +270,14 @@ class Walk:
         return [args[0]] if op.written is not None else self.piece.tensors(result)
 
     def _counterpart(
-        self, op: Op, key: Key, old: Tensor, array: Array, *, leaf: bool = False
+        self, op: Op, key: int, old: Tensor, array: Array, *, leaf: bool = False
     ) -> tuple[int, object] | None:
         """Return the reference's tensor that mends a call's successors, and that in the call's shape."""
-        known = self._of_partner(op, key)
+        step, made = self.partner(op), list(op.made)
+        same = step is not None and key in made and len(made) == len(step.made)
+        known = (
+            [step.made[made.index(key)]] if same and step is not None else None
+        )  # what its counterpart returned there
         masked = self._mask_for(key, old, array, op.number - leaf) if known is None else None
         if masked is not None:
             return masked
@@ -326,7 +288,7 @@ class Walk:
 
         sized = sorted(self.sizes.get(array.size, ()), key=unlikely)
         for number in known if known is not None else sized:
-            ours = self.values[number].array
+            ours = self.values[number]
             if number in self.shared or (number not in self.makers and not leaf) or ours is None:
                 continue
             if leaf and number in self.makers and not self._is_constant(number):
@@ -340,27 +302,19 @@ class Walk:
 
     def _is_constant(self, number: int) -> bool:
         """Tell whether the reference makes a tensor of nothing that it is given, and of no layer: a table, which the port may keep."""
-        left, seen = [number], {number}
-        while left:
-            one = left.pop()
-            step, array = self.makers.get(one), self.values[one].array
-            if (step is not None and step.name == LAYER) or array is None:
-                return False
-            if step is None and any(
-                each.shape == array.shape and np.array_equal(each, array) for each in self.piece.ours.inputs
-            ):
-                return False
-            new = set(step.given if step is not None else ()) - seen
-            seen |= new
-            left += new
-        return True
+        steps = self.steps.with_makers([self.makers[number]], lambda *_: True)
+        if any(step.name == LAYER for step in steps):
+            return False
+        numbers = {number, *(one for step in steps for one in step.given)}
+        given = [self.values[one] for one in numbers if one not in self.makers]
+        lost = any(self.values[one] is None for one in numbers)
+        return not lost and not any(np.array_equal(each, one) for each in self.piece.ours.inputs for one in given)
 
-    def _mask_for(self, key: Key, old: Tensor, array: Array, since: int) -> tuple[int, object] | None:
+    def _mask_for(self, key: int, old: Tensor, array: Array, since: int) -> tuple[int, object] | None:
         """Return the reference's mask that mends all that follows, in the port's form."""
         ours = hidden_by(array)
         for number in self.masks if ours is not None else ():
-            mask = self.values[number].array
-            hidden = None if number in self.shared or mask is None else hidden_by(mask)
+            hidden = None if number in self.shared else hidden_by(self.values[number])
             if hidden is None or ours is None:
                 continue
             try:
@@ -375,22 +329,14 @@ class Walk:
                 return number, tensor
         return None
 
-    def partner(self, op: Op) -> ReferenceCall | None:
+    def partner(self, op: Op) -> Op | None:
         """Return the reference's call of the layer that is the counterpart of a layer of the port's, of the same turn."""
         path = self.piece.partners.get(op.path) if op.name == LAYER else None
         turn = sum(one.name == LAYER and one.path == op.path and one.number < op.number for one in self.ops)
         called = [] if path is None else self.called.get(path, [])
         return called[turn] if turn < len(called) else None
 
-    def _of_partner(self, op: Op, key: Key) -> list[int] | None:
-        """Return the reference's tensor that a layer's counterpart returned in the same place; None: not known."""
-        step = self.partner(op)
-        made = list(self.made(op))
-        if step is None or key not in made or len(made) != len(step.made):
-            return None
-        return [step.made[made.index(key)]]
-
-    def _makes_right(self, key: Key, new: Tensor, since: int, number: int) -> bool:
+    def _makes_right(self, key: int, new: Tensor, since: int, number: int) -> bool:
         """Tell whether a call after this one gives a tensor of the reference's as soon as it is given this tensor."""
         later = [one for one in self.consumers.get(key, ()) if one.number > since]
         if not later:
@@ -409,55 +355,21 @@ class Walk:
                 return True
         return False
 
-    def _chain(self, step: ReferenceCall) -> list[ReferenceCall]:
-        """Return the reference's calls that lead to one from tensors that both have."""
-        found: dict[int, ReferenceCall] = {}
-        left = [step]
-        while left:
-            one = left.pop()
-            if one.number in found:
-                continue
-            found[one.number] = one
-            unlike = [number for number in one.given if number not in self.shared | self.mended]
-            left += [self.makers[number] for number in unlike if number in self.makers]
-        return [found[number] for number in sorted(found)]
-
     def alters(self, op: Op) -> bool:
         """Tell whether a call takes tensors of the reference's and makes one that it lacks."""
         return not any(map(self.matched.get, self.made(op))) and all(map(self.matched.get, self.given(op)))
 
-    def rests(self, key: Key, other: Key) -> bool:
+    def rests(self, key: int, other: int) -> bool:
         """Tell whether one of the port's tensors was made of another."""
-        left, seen = [key], {key}
-        while left:
-            maker = self.makers_of.get(left.pop())
-            for one in self.given(maker) if maker is not None else ():
-                if one == other:
-                    return True
-                if one not in seen:
-                    seen.add(one)
-                    left.append(one)
-        return False
+        maker = self.makers_of.get(key)
+        ops = [] if maker is None else self.ops.with_makers([maker], lambda *_: True)
+        return any(other in op.given for op in ops)
 
-    def key_of(self, number: int) -> Key | None:
+    def key_of(self, number: int) -> int | None:
         """Return the port's tensor that is one of the reference's; None where none is."""
         return next((key for key, found in self.matched.items() if number in found), None)
 
-    def tensor_of(self, wanted: Key) -> Tensor:
-        """Return a tensor as it was when it was first made or given."""
-        return next(
-            one for op in self.ops for key, one in (*self.given(op).items(), *self.made(op).items()) if key == wanted
-        )
-
-    def layout_before(self, ops: Sequence[Op]) -> list[Op]:
-        """Return calls with those that only arranged their arguments."""
-        return _with_makers(ops, lambda op: _arranging(map(self.makers_of.get, self.given(op))))
-
-    def layout_steps_before(self, steps: Sequence[ReferenceCall]) -> list[ReferenceCall]:
-        """Return the reference's calls with those that only arranged their arguments."""
-        return _with_makers(steps, lambda step: _arranging(map(self.makers.get, step.given)))
-
-    def told(self, key: Key) -> str:
+    def told(self, key: int) -> str:
         """Return the name of a port's tensor in messages."""
         maker = self.makers_of.get(key)
         if maker is not None:
@@ -466,12 +378,12 @@ class Walk:
             line = f" in `{maker.line}`" if maker.line and not maker.path else ""
             return f"{number} of `{maker.path or maker.name}`{line}"
         taker = next((op for op in self.ops if key in self.given(op)), None)
-        name = "" if taker is None else self.piece.argument_of(numpy_of(self.tensor_of(key)))
+        name = "" if taker is None else self.piece.argument_of(numpy_of(self.ops.values[key]))
         if name:
             return f"`{name}`"
         return "what goes in" if taker is None else f"what goes into `{taker.path or taker.line or taker.name}`"
 
-    def first_apart(self) -> tuple[Op, ReferenceCall]:
+    def first_apart(self) -> tuple[Op, Op]:
         """Return the first calls whose results the other program lacks; else the last ones."""
         if self.partings:
             return self.partings[0].op, self.partings[0].step
@@ -484,7 +396,7 @@ class Walk:
             ours = [one for one in self.steps if one.name not in LAYOUT][-1:]
         return theirs[0], ours[0]
 
-    def used_otherwise(self) -> tuple[Op, ReferenceCall] | None:
+    def used_otherwise(self) -> tuple[Op, Op] | None:
         """Return the first calls of a tensor that both have which are not of the same functions; None where there are none."""
         for key, found in self.matched.items():
             theirs = [op for op in self.consumers.get(key, ()) if op.name not in LAYOUT]
@@ -495,27 +407,26 @@ class Walk:
                 return op, next((one for one in ours if one.name in others - names), ours[0])
         return None
 
-    def _unlike(self) -> tuple[list[Op], list[ReferenceCall]]:
+    def _unlike(self) -> tuple[list[Op], list[Op]]:
         """Return the calls of each program whose results the other lacks."""
         return (
             [op for op in self.ops if not all(self.matched[key] for key in self.made(op))],
             [step for step in self.steps if not self.shared.intersection(step.made)],
         )
 
-    def statement(self, call: Op | ReferenceCall, *, quoted: bool = True) -> str:
+    def statement(self, call: Op, *, quoted: bool = True) -> str:
         """Write a call, its line if ``quoted``, and the values that go in and come out."""
-        if isinstance(call, Op):
-            name, settings = call.path if call.name == LAYER else call.name, call.kwargs
-            given, made = ([numpy_of(one) for one in found(call).values()] for found in (self.given, self.made))
-        else:
-            name, settings = call.said, {key: one for key, one in call.settings.items() if not key.isdigit()}
-            arrays = [[self.values[number].array for number in numbers] for numbers in (call.given, call.made)]
-            given, made = ([one for one in found if one is not None] for found in arrays)
+        ports = call.function is not None
+        program, numbers = (self.ops, self.given(call)) if ports else (self.steps, call.given)
+        given, made = (
+            [array for one in each if (array := program.array(one)) is not None] for each in (numbers, call.made)
+        )
+        settings = {key: one for key, one in call.kwargs.items() if not key.isdigit()}
         told = ", ".join(f"{key}={one}" for key, one in settings.items() if one is not None and is_plain(one))
         line = f" ({call.place}: `{call.line}`)" if call.place and quoted else ""
-        return f"`{name}({told})`{line} makes {', '.join(map(glimpse, made))} of {', '.join(map(glimpse, given))}"
+        return f"`{call.said}({told})`{line} makes {', '.join(map(glimpse, made))} of {', '.join(map(glimpse, given))}"
 
-    def statements_after(self, op: Op, step: ReferenceCall) -> str:
+    def statements_after(self, op: Op, step: Op) -> str:
         """Write the results of the calls after two that part, which the other program lacks."""
         theirs, ours = self._unlike()
         theirs = [one for one in theirs if one.number > op.number][:MOST_SHOWN]
@@ -525,51 +436,35 @@ class Walk:
 
     def expression(self, parting: Parting) -> str:
         """Return the port's result as one expression of tensors that both have."""
-        inside = {op.number for op in self.layout_before(parting.ops)}
-        letters: dict[Key, str] = {}
-        written: dict[tuple[Key, int], str] = {}
-
-        def write(key: Key, op: Op | None) -> str:
-            if op is None or op.number not in inside:
-                return letters.setdefault(key, _letter(len(letters)))
-            if op.name in CASTING:
-                return write(next(iter(self.given(op))), self._maker_before(next(iter(self.given(op))), op))
-            if (
-                key,
-                op.number,
-            ) not in written:  # what is used twice would be written twice, and what that uses four times
-                keys = {key[0]: key for key in self.given(op)}
-                tensors = [id(one) for one in self.piece.tensors((op.args, dict(op.kwargs)))]
-                given = [keys[one] for one in tensors if one in keys] if op.written is None else list(self.given(op))
-                parts = [write(one, self._maker_before(one, op)) for one in given]
-                written[key, op.number] = _called(op.path if op.name == "layer" else op.name, parts)[: LONGEST + 1]
-            return written[key, op.number]
-
-        return _short(write(parting.key, parting.op))
-
-    def _maker_before(self, key: Key, op: Op) -> Op | None:
-        maker = self.makers_of.get(key)
-        return maker if maker is not None and maker.number < op.number else None
+        return self._expression(self.ops, parting.ops, parting.key)
 
     def reference_expression(self, parting: Parting, *, shared: bool = False) -> str:
-        """Return the reference's result as one expression of tensors that both have.
+        """Return the reference's result likewise; functions as torch names them, or as both are compared if ``shared``."""
+        number = next(one for one in parting.step.made if one in self.makers)
+        return self._expression(self.steps, parting.steps, number, shared=shared)
 
-        It names functions as torch does, or as both programs are compared if ``shared``.
-        """
-        inside = {step.number for step in self.layout_steps_before(parting.steps)}
+    def _expression(self, program: Program, calls: Sequence[Op], number: int, *, shared: bool = False) -> str:
+        inside = {op.number for op in program.with_layout(calls)}
         letters: dict[int, str] = {}
+        written: dict[int, str] = {}
 
         def write(number: int) -> str:
-            step = self.makers.get(number)
-            if step is None or step.number not in inside:
-                return letters.setdefault(number, _letter(len(letters)))
-            if step.name in CASTING and step.given:
-                return write(step.given[0])
-            inside.discard(step.number)  # a call that writes may be given what it makes
-            said = step.name if shared and step.name != LAYER else step.said
-            return _called(said, [write(one) for one in step.given])
+            op = program.makers.get(number)
+            if op is None or op.number not in inside or number in op.given:
+                count = len(letters)
+                return letters.setdefault(number, "xyzuvw"[count] if count < 6 else f"t{count}")
+            if op.name in CASTING and op.given:
+                return write(op.given[0])
+            if number not in written:  # what is used twice would be written twice, and what that uses four times
+                if program is self.steps:
+                    inside.discard(op.number)
+                given = op.given if op.written is None else self.given(op)
+                said = op.name if shared and op.name != LAYER else op.said
+                written[number] = _called(said, [write(one) for one in given])[: LONGEST + 1]
+            return written[number]
 
-        return _short(write(next(one for one in parting.step.made if one in self.makers)))
+        text = write(number)
+        return f"`{text}`" if len(text) <= LONGEST else f"`{text[:LONGEST]}…`"
 
 
 def own_backward(op: Op) -> str:
@@ -608,24 +503,6 @@ def show(piece: Piece, walk: Walk) -> Diagnosis:
     )
 
 
-Call = TypeVar("Call", Op, ReferenceCall)
-
-
-def _with_makers(calls: Sequence[Call], makers: Callable[[Call], Iterable[Call]]) -> list[Call]:
-    """Return calls and, as far as ``makers`` finds any, their arguments' makers, in order."""
-    found, left = {one.number: one for one in calls}, list(calls)
-    while left:
-        for maker in makers(left.pop()):
-            if maker.number not in found:
-                found[maker.number] = maker
-                left.append(maker)
-    return [found[number] for number in sorted(found)]
-
-
-def _arranging(calls: Iterable[Call | None]) -> list[Call]:
-    return [one for one in calls if one is not None and one.name in LAYOUT]
-
-
 MOST_SHOWN = 4
 """Calls behind the first, and values of a tensor, that are shown."""
 
@@ -644,10 +521,6 @@ def glimpse(array: Array) -> str:
     return f"[{', '.join(values)}{more}] ({'x'.join(map(str, array.shape))})"
 
 
-def _letter(number: int) -> str:
-    return "xyzuvw"[number] if number < 6 else f"t{number}"
-
-
 SIGNS = {"add": "+", "sub": "-", "subtract": "-", "mul": "*", "multiply": "*", "div": "/", "divide": "/", "matmul": "@"}
 LONGEST = 120
 """Letters of an expression that a message has at most."""
@@ -657,10 +530,6 @@ def _called(name: str, parts: Sequence[str]) -> str:
     if name in SIGNS and len(parts) == 2:
         return f"({parts[0]} {SIGNS[name]} {parts[1]})"
     return f"{name}({', '.join(parts)})"
-
-
-def _short(text: str) -> str:
-    return f"`{text}`" if len(text) <= LONGEST else f"`{text[:LONGEST]}…`"
 
 
 def arranged(array: Array, shape: Sequence[int], *, flat: bool = False) -> Iterator[Array]:

@@ -226,9 +226,9 @@ class CodeJudge:
         self.compare = Comparer(self.store, (*ours.values, *theirs.values))
         self.outputs = tuple(self.compare.results(ours.values, theirs.values, ours.output_names, theirs.output_names))
 
-    def code_before(self, pair: CallPair, links: Sequence[TensorLink], apart: float) -> LayerVerdict:
+    def code_before(self, pair: CallPair, apart: float) -> LayerVerdict:
         """Return the verdict about the code that gave the pair other tensors though all layers before agree."""
-        worst = max(links, default=None, key=partial(self._apart, pair))
+        worst = max(self.compare.inputs(pair), default=None, key=partial(self._apart, pair))
         calls = self._block_at_fault(pair) or self._giving(
             pair, (0, 0) if worst is None else (worst.ours, worst.theirs)
         )
@@ -273,24 +273,17 @@ class CodeJudge:
 
     def _alike(self, pair: CallPair) -> tuple[bool, bool]:
         """Tell whether a pair's inputs and results agree; without linked results they do not."""
-        inputs = self.compare.inputs(pair)
-        outputs = self.compare.outputs(pair)
-        given = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs) <= self.noise
-        given = given and self._masked_otherwise(pair, inputs) is None
-        if not outputs:
-            return given, self._same_numbers(pair)
-        return given, self.compare.apart(pair.reference.outputs, pair.port.outputs, outputs) <= self.noise
-
-    def _same_numbers(self, pair: CallPair) -> bool:
-        """Tell whether a pair returns the same numbers, which one side returns in several tensors, the other in one."""
+        given = self.compare.inputs_apart(pair) <= self.noise
+        given = given and self._masked_otherwise(pair, self.compare.inputs(pair)) is None
         both = pair.reference.outputs, pair.port.outputs
+        if self.compare.outputs(pair):
+            return given, self.compare.outputs_apart(pair) <= self.noise
+        # One side may return the same numbers in several tensors, the other in one.
         counts = [sum(prod(one.shape) for one in values) for values in both]
         if not counts[0] or counts[0] != counts[1]:
-            return False
-        ours, theirs = (
-            np.sort(np.concatenate([self.store.get(one.stored).ravel() for one in values])) for values in both
-        )
-        return relative(ours, theirs) <= self.noise
+            return given, False
+        ours, theirs = (np.sort(np.concatenate([self._array(one).ravel() for one in values])) for values in both)
+        return given, relative(ours, theirs) <= self.noise
 
     def _apart(self, pair: CallPair, link: TensorLink) -> float:
         return self.compare.between(pair.reference.inputs[link.ours], pair.port.inputs[link.theirs], link.layout)
@@ -603,15 +596,16 @@ class CodeJudge:
         least = SAME_SINGLE * max((rms(one) for one in ours.values()), default=0.0)
         nothing = np.zeros(())
         enough = min(SAME_SINGLE * GROWTH, (1 - EXPLAINED) * apart)
-        return bool(ours and theirs) and all(
-            _agree(
-                ours.get(one, nothing),
-                theirs.get(one, nothing),
-                least,
-                enough if one == id(value) else SAME_SINGLE * GROWTH,
-            )
-            for one in ours.keys() | theirs.keys()
-        )
+        for one in ours.keys() | theirs.keys():
+            expected, actual = ours.get(one, nothing), theirs.get(one, nothing)
+            tolerance = enough if one == id(value) else SAME_SINGLE * GROWTH
+            if expected.shape != actual.shape:  # one is none at all
+                agree = max(rms(expected), rms(actual)) <= least
+            else:
+                agree = distance(expected, actual) <= tolerance * max(rms(expected), least)
+            if not agree:
+                return False
+        return bool(ours and theirs)
 
     def _wrappers(self) -> Iterator[CallPair]:
         """Yield the port's calls that stand around one layer where the reference has no such call, with that layer's counterpart."""
@@ -699,10 +693,3 @@ class CodeJudge:
 def holds(trace: Trace, around: Call, call: Call) -> bool:
     """Tell whether a call is made inside another."""
     return any(one.number == around.number for one in trace.around(call))
-
-
-def _agree(expected: Array, actual: Array, least: float, tolerance: float) -> bool:
-    """Tell whether two gradients agree, beside their RMS or ``least``; none at all is a single zero."""
-    if expected.shape != actual.shape:
-        return max(rms(expected), rms(actual)) <= least
-    return distance(expected, actual) <= tolerance * max(rms(expected), least)

@@ -159,16 +159,6 @@ def _holds(layout: PortLayout, expected: Array, actual: Array) -> bool:
     return expected.size == actual.size and equal(layout.apply(expected), actual)
 
 
-def _compare_projected(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> dict[str, tuple[float, float]]:
-    """Return how far the gradients of weights are apart, relative, and the RMS of the reference's, by projections of both."""
-    found = {name: (relative(one, theirs[name]), rms(one)) for name, one in ours.items() if name in theirs}
-    if found.keys() != ours.keys() | theirs.keys() or not all(
-        apart <= CONSTANT and size < inf for apart, size in found.values()
-    ):
-        raise NotHeld
-    return found
-
-
 def large_weights(
     sides: Sides, models: tuple[Model, Model], pairs: Iterable[LayerPair]
 ) -> tuple[list[LargeWeight], list[LargeWeight]]:
@@ -217,8 +207,13 @@ class SharedParameters:
     def __init__(
         self, models: BothModels, pairs: Iterable[CallPair], projected: tuple[Mapping[str, Array], Mapping[str, Array]]
     ) -> None:
-        self._models = models
-        self._projected = _compare_projected(*projected)
+        ours, theirs = projected
+        # How far the gradients of weights are apart, relative, and the RMS of the reference's, by projections of both.
+        found = {name: (relative(one, theirs[name]), rms(one)) for name, one in ours.items() if name in theirs}
+        close = all(apart <= CONSTANT and size < inf for apart, size in found.values())
+        if not close or found.keys() != ours.keys() | theirs.keys():
+            raise NotHeld
+        self._models, self._projected = models, found
         self._found: list[Shared] = []
         self._largest: dict[int, float | None] = {}
         self._layouts: dict[int, Mapping[str, Laid]] = {}
@@ -360,7 +355,7 @@ def input_gradients(reruns: PairReruns, *, known: float | None, double: bool) ->
 
     ``known`` is how far they are apart in float64 at most, None where the layers must be run again to tell; ``double`` says that the port runs in float64.
     """
-    slow, fast = reruns.reference32, reruns.port32
+    slow, fast = reruns.singles
     slow64 = None if known is not None else reruns.port64
     moved = None if double or slow64 is not None else reruns.moved
     for link in reruns.inputs:
@@ -402,7 +397,7 @@ def parameter_gradients(
     ``truths`` are the reference's in its float64 run, None where several calls added to them; ``kept`` says which parameters the
     port's layer keeps in another layout.
     """
-    slow, fast = reruns.reference32, reruns.port32
+    slow, fast = reruns.singles
     slow64 = None if known is not None else reruns.port64
     moved = None if double or slow64 is not None else reruns.moved
     if truths is None and known is None:

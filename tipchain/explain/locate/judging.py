@@ -60,17 +60,13 @@ class _Judged:
     Attributes:
         pair: the pair.
         verdicts: about forward, and perhaps backward.
-        inputs: which of the tensors that both are given belong together.
-        outputs: which of those that they give.
-        inherited: how far the first are apart.
+        inherited: how far the tensors that both are given are apart.
         made: how far the layers take equal tensors apart in float64 though they do the same; None where that was not measured.
     """
 
     pair: CallPair
     verdicts: list[LayerVerdict]
-    inputs: Sequence[TensorLink] = ()
-    outputs: Sequence[TensorLink] = ()
-    inherited: float = 0.0
+    inherited: float
     made: float | None = None
 
 
@@ -103,7 +99,7 @@ class PairJudge(CodeJudge):
         single: layers that agree in float64 are run in float32, too.
         late: pairs for which there was no time.
         alike_inside: the gradients of all parameters agree in float64, however both models arrange them.
-        wrong: the pairs whose layers give something else by themselves, with the links of their outputs.
+        wrong: the pairs whose layers give something else by themselves.
         joint: the pairs that are judged with what one side does next.
     """
 
@@ -111,7 +107,7 @@ class PairJudge(CodeJudge):
     pace: Pace = field(default_factory=Pace)
     single: bool = False
     late: int = 0
-    wrong: list[tuple[CallPair, Sequence[TensorLink]]] = field(default_factory=list)
+    wrong: list[CallPair] = field(default_factory=list)
     joint: list[CallPair] = field(default_factory=list)
     alike_inside: bool = False
     _shared: SharedParameters = field(init=False)
@@ -133,7 +129,19 @@ class PairJudge(CodeJudge):
         near = furthest <= ROUGH
         if hasty and furthest > self.noise:
             raise NotHeld
-        self._look_inside(near=near)
+        # The gradients of all parameters are compared before layers are run again and overwrite them.
+        side, model = self.models.reference.side, self.runs.reference.trace.calls[0].layer
+        gradients = ((one, side.framework.gradient(one)) for _, one in side.parameters(model))
+        self._left = {id(one): side.view(found) for one, found in gradients if found is not None}
+        pairs = self.matching.pairs if self.exact else ()
+        self._shared = SharedParameters(self.models, pairs, (self.runs.reference.projected, self.runs.port.projected))
+        if self.exact and near:
+            ours, theirs = ({call.path for call in trace.calls} for trace in self.runs.traces)
+            self._own = list(self._shared.unlike(self.matching.containers, ROUGH, (ours, theirs)))
+        self.alike_inside = self.exact and near and not self._own and self._shared.alike(SAME_DOUBLE)
+        port = self.models.port
+        if port.double is not None:  # the reference's gradients are what layers are held against, the port's have been
+            port.side.clear_gradients(port.double.whole)
         verdicts = self._concluded(self._in_turn(self._judge_layers(self.matching.pairs, hasty=hasty)))
         return verdicts if self.equal_nan else self._less_nan(verdicts)
 
@@ -145,18 +153,15 @@ class PairJudge(CodeJudge):
                 self.late = len(self.matching.pairs) - len(found)
                 break
             self.pace.tell("comparing layers", number, len(self.matching.pairs))
-            inputs, outputs = self.compare.inputs(pair), self.compare.outputs(pair)
-            inherited = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs)
+            inherited = self.compare.inputs_apart(pair)
             self._made = None
-            judged = [self._weighed(pair, one) for one in self._judge_jointly(pair, inputs, outputs, inherited)]
+            judged = [self._weighed(pair, one) for one in self._judge_jointly(pair, inherited)]
             first, *_ = judged
             if first.at_fault and first.direction == "forward":
-                self.wrong.append((pair, outputs))
+                self.wrong.append(pair)
             if hasty and not self.alike_outside and any(one.at_fault for one in judged):
                 raise NotHeld
-            found[pair.port.number] = _Judged(
-                pair=pair, verdicts=judged, inputs=inputs, outputs=outputs, inherited=inherited, made=self._made
-            )
+            found[pair.port.number] = _Judged(pair=pair, verdicts=judged, inherited=inherited, made=self._made)
         return found
 
     def _in_turn(self, judged: Mapping[int, _Judged]) -> _Done:
@@ -168,8 +173,8 @@ class PairJudge(CodeJudge):
                 done.forward.append(self._verdict(pair, "forward", 0.0, Closeness.NOT_COMPARABLE, None, LATE))
                 continue
             # Tensors of other shapes show no difference where what is made of them is the same.
-            if done.clean and (one.inputs or not self._agree(pair, one.outputs)):
-                self._judge_given(done, pair, one.inputs, one.inherited)
+            if done.clean and (self.compare.inputs(pair) or not self._agree(pair)):
+                self._judge_given(done, pair, one.inherited)
             if one.made is not None:  # later tensors may differ as far as a layer that agrees may take them
                 passed = one.inherited if one.inherited <= self.noise else 0.0
                 self.noise = max(self.noise, SPREAD * one.made, SPREAD * passed)
@@ -179,12 +184,13 @@ class PairJudge(CodeJudge):
             alive = all(
                 any(map(self.compare.gradient_size, values)) for values in ends
             )  # the models' outputs depend on it
-            if pair.whole or not one.outputs or alive:
-                far = self._influence(pair.reference.outputs, one.outputs, forward.own)
+            outputs = self.compare.outputs(pair)
+            if pair.whole or not outputs or alive:
+                far = self._influence(pair.reference.outputs, outputs, forward.own)
                 done.loose |= {id(each): far for each in verdicts}
             done.forward.append(forward)
             done.backward += backward
-            if not self._agree(pair, one.outputs) and forward.at_fault:
+            if not self._agree(pair) and forward.at_fault:
                 done.clean = False
         return done
 
@@ -198,14 +204,15 @@ class PairJudge(CodeJudge):
         ]
         return [_less_inside(_as_rounded(each, inside), inside) for each in one.verdicts]
 
-    def _judge_given(self, done: _Done, pair: CallPair, inputs: Sequence[TensorLink], inherited: float) -> None:
+    def _judge_given(self, done: _Done, pair: CallPair, inherited: float) -> None:
+        inputs = self.compare.inputs(pair)
         if inherited <= self.noise or self.made_up_for(pair):
             return
         if self._rounded(inherited, (pair.reference.inputs, pair.port.inputs), inputs):
             self.noise = SPREAD * inherited
             return
         done.clean = False
-        done.code.append(self.code_before(pair, inputs, inherited))
+        done.code.append(self.code_before(pair, inherited))
         done.forward.append(done.code[-1])
         done.loose[id(done.code[-1])] = self._influence(pair.reference.inputs, inputs, inherited)
 
@@ -271,21 +278,6 @@ class PairJudge(CodeJudge):
         )
         return apart * sqrt(sum(sizes))
 
-    def _look_inside(self, *, near: bool) -> None:
-        """Compare the gradients of all parameters, before layers are run again and overwrite them."""
-        side, model = self.models.reference.side, self.runs.reference.trace.calls[0].layer
-        gradients = ((one, side.framework.gradient(one)) for _, one in side.parameters(model))
-        self._left = {id(one): side.view(found) for one, found in gradients if found is not None}
-        pairs = self.matching.pairs if self.exact else ()
-        self._shared = SharedParameters(self.models, pairs, (self.runs.reference.projected, self.runs.port.projected))
-        if self.exact and near:
-            ours, theirs = ({call.path for call in trace.calls} for trace in self.runs.traces)
-            self._own = list(self._shared.unlike(self.matching.containers, ROUGH, (ours, theirs)))
-        self.alike_inside = self.exact and near and not self._own and self._shared.alike(SAME_DOUBLE)
-        port = self.models.port
-        if port.double is not None:  # the reference's gradients are what layers are held against, the port's have been
-            port.side.clear_gradients(port.double.whole)
-
     def _judge_ends(
         self, forward: Sequence[LayerVerdict], backward: Sequence[LayerVerdict]
     ) -> tuple[list[LayerVerdict], list[LayerVerdict]]:
@@ -316,25 +308,19 @@ class PairJudge(CodeJudge):
         """
         done = _Done(clean=True)
         for pair in self.matching.pairs:
-            inputs, outputs = self.compare.inputs(pair), self.compare.outputs(pair)
-            if inputs or not self._agree(pair, outputs):
-                inherited = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs)
-                self._judge_given(done, pair, inputs, inherited)
+            if self.compare.inputs(pair) or not self._agree(pair):
+                self._judge_given(done, pair, self.compare.inputs_apart(pair))
             if done.code:
                 return done.code[0], pair
-            if not self._agree(pair, outputs) and not self.made_up_for(pair):
+            if not self._agree(pair) and not self.made_up_for(pair):
                 return None
         at_end = self._judge_outputs()
         return (at_end[0], None) if at_end else None
 
     def given_alike(self) -> frozenset[int]:
         """Return the numbers of the port's calls whose inputs are their counterparts'."""
-        found = ((pair, self.compare.inputs(pair)) for pair in self.matching.pairs)
-        return frozenset(
-            pair.port.number
-            for pair, links in found
-            if links and self.compare.apart(pair.reference.inputs, pair.port.inputs, links) <= self.noise
-        )
+        linked = [pair for pair in self.matching.pairs if self.compare.inputs(pair)]
+        return frozenset(pair.port.number for pair in linked if self.compare.inputs_apart(pair) <= self.noise)
 
     def _by_themselves(self, unlike: Sequence[Shared]) -> list[Shared]:
         """Return those parameters whose gradients differ also where layers are given the reference's tensors and gradients."""
@@ -375,9 +361,7 @@ class PairJudge(CodeJudge):
         return [
             pair
             for pair in self.matching.pairs
-            if pair.port.number in alike - joint
-            and not (pair.whole or any(pair.then))
-            and self._agree(pair, self.compare.outputs(pair))
+            if pair.port.number in alike - joint and not (pair.whole or any(pair.then)) and self._agree(pair)
         ]
 
     def cuts_off(self, code: Call, behind: CallPair) -> LayerVerdict:
@@ -392,7 +376,7 @@ class PairJudge(CodeJudge):
         """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""
         limit = CONSTANT if self.exact else ROUGH
         for pair in self.matching.pairs:
-            if self.compare.apart(pair.reference.outputs, pair.port.outputs, self.compare.outputs(pair)) > limit:
+            if self.compare.outputs_apart(pair) > limit:
                 return pair.port.number
         return None
 
@@ -440,21 +424,19 @@ class PairJudge(CodeJudge):
             for link in links
         )
 
-    def _judge_jointly(
-        self, pair: CallPair, inputs: Sequence[TensorLink], outputs: Sequence[TensorLink], inherited: float
-    ) -> list[LayerVerdict]:
+    def _judge_jointly(self, pair: CallPair, inherited: float) -> list[LayerVerdict]:
         """Return a pair's verdicts; if it differs, those with the other's next step if closer."""
         followed = partial(continued, self.matching, pair, self.runs.traces, self.models.sides, self.store)
-        if self.exact and inherited <= self.noise and not pair.whole and not self._agree(pair, outputs):
+        if self.exact and inherited <= self.noise and not pair.whole and not self._agree(pair):
             for one in followed():  # in the models' runs only what comes next makes both alike
-                given = self.compare.outputs(one)
-                again = self._judge_pair(one, inputs, given, inherited) if given and self._agree(one, given) else []
+                same = self.compare.outputs(one) and self._agree(one)
+                again = self._judge_pair(one, inherited) if same else []
                 if again and not any(each.at_fault for each in again):
                     return self._joined(one, again)
-        judged = self._judge_pair(pair, inputs, outputs, inherited)
-        differs = any(one.at_fault for one in judged) or not outputs
+        judged = self._judge_pair(pair, inherited)
+        differs = any(one.at_fault for one in judged) or not self.compare.outputs(pair)
         for one in followed() if differs and not pair.whole else ():
-            again = self._judge_pair(one, inputs, self.compare.outputs(one), inherited)
+            again = self._judge_pair(one, inherited)
             forward, own = again[0], judged[0].own
             told = forward.closeness is not Closeness.NOT_COMPARABLE and bool(self.compare.outputs(one))
             if told and (forward.own or 0.0) < CLOSER * (inf if own is None else own):
@@ -479,10 +461,9 @@ class PairJudge(CodeJudge):
             "random, not comparable: its random numbers cannot be made those of the reference"
         )
 
-    def _judge_pair(
-        self, pair: CallPair, inputs: Sequence[TensorLink], outputs: Sequence[TensorLink], inherited: float
-    ) -> list[LayerVerdict]:
+    def _judge_pair(self, pair: CallPair, inherited: float) -> list[LayerVerdict]:
         """Return the verdict about forward and, where there are gradients, that about backward."""
+        inputs, outputs = self.compare.inputs(pair), self.compare.outputs(pair)
         if not outputs:
             expected, actual = ([list(value.shape) for value in call.outputs] for call in (pair.reference, pair.port))
             reason = f"its results have other shapes: expected {expected}, actual {actual}"
@@ -495,15 +476,7 @@ class PairJudge(CodeJudge):
         if not reruns.comparable:
             reason = "its arguments are other tensors than the reference's"
             return [self._verdict(pair, "forward", inherited, Closeness.NOT_COMPARABLE, None, reason)]
-        apart = max(
-            (
-                self.compare.gradients_apart(
-                    pair.reference.outputs[link.ours], pair.port.outputs[link.theirs], link.layout
-                )
-                for link in outputs
-            ),
-            default=0.0,
-        )
+        apart = max(self._gradients_of(pair, "outputs"))
         try:
             found = self._measured(reruns, inherited)
         except NotReplayed as error:
@@ -514,7 +487,7 @@ class PairJudge(CodeJudge):
             for (direction, before), measured in zip(directions, found, strict=True)
             if measured or direction == "forward"
         ]
-        shown = inherited <= self.noise and not self._agree(pair, outputs)  # by the models' runs
+        shown = inherited <= self.noise and not self._agree(pair)  # by the models' runs
         if shown or not any(one.at_fault for one in decided):
             return decided
         if self._repeats_itself(reruns, 0) and self._repeats_itself(reruns, 1):
@@ -531,7 +504,7 @@ class PairJudge(CodeJudge):
             with suppress(NotReplayed):
                 measured, _ = self._measured(replace(reruns, forward=True), inherited)
                 return [self._decide(reruns.pair, "forward", inherited, measured), *backward]
-        if inherited <= self.noise and not self._agree(reruns.pair, reruns.outputs):
+        if inherited <= self.noise and not self._agree(reruns.pair):
             far = {reruns.output_name(link): self.compare.output_apart(reruns.pair, link) for link in reruns.outputs}
             found = only(*max(far.items(), key=itemgetter(1)))
             return [self._decide(reruns.pair, "forward", inherited, [found]), *backward]
@@ -556,7 +529,7 @@ class PairJudge(CodeJudge):
     def _measured(self, reruns: PairReruns, inherited: float) -> Found:
         """Measure a pair's outputs and gradients: where both runs agree in float64 on all of them, by these."""
         pair, outputs = reruns.pair, reruns.outputs
-        known = self._gradients_known(pair, reruns.inputs, outputs)
+        known = self._gradients_known(pair)
         apart = [self.compare.output_apart(pair, link) for link in outputs]
         if self.single or known is None or max([inherited, *apart]) > SAME_DOUBLE:
             return self._in_full(reruns, inherited)
@@ -589,7 +562,7 @@ class PairJudge(CodeJudge):
             self._made = max([self._made or 0.0, *(one.exact or 0.0 for one in measured)])
         if not reruns.backward:
             return measured, []
-        known = self._gradients_known(pair, reruns.inputs, reruns.outputs)
+        known = self._gradients_known(pair)
         path = pair.reference.path
         inside = [not path or f"{name}.".startswith(f"{path}.") for name in self.runs.reference.projected]
         if truths is not None and any(inside) and (known is None or not pair.whole):
@@ -604,8 +577,8 @@ class PairJudge(CodeJudge):
         """The paths of both models' layers that are called more than once."""
         return [{call.path for call in trace.calls if call.turn} for trace in self.runs.traces]
 
-    def _agree(self, pair: CallPair, links: Sequence[TensorLink]) -> bool:
-        return self.compare.apart(pair.reference.outputs, pair.port.outputs, links) <= self.noise
+    def _agree(self, pair: CallPair) -> bool:
+        return self.compare.outputs_apart(pair) <= self.noise
 
     def _outputs(self, reruns: PairReruns, *, whole: bool) -> list[Measured]:
         """Measure the outputs; ``whole``: in float64 by the models' runs, else by a rerun."""
@@ -619,7 +592,7 @@ class PairJudge(CodeJudge):
                 exact = None
             else:
                 exact = link.layout.back(reruns.port64.outputs[link.theirs])
-            slow, fast = reruns.reference32, reruns.port32
+            slow, fast = reruns.singles
             if slow is None and fast is None and isinstance(exact, float):
                 found.append(only(what, exact))
                 continue
@@ -665,23 +638,20 @@ class PairJudge(CodeJudge):
         found = measured(plain)
         return measured(closer) if plain.pair.whole and _slightly(found) else found
 
-    def _gradients_known(
-        self, pair: CallPair, inputs: Sequence[TensorLink], outputs: Sequence[TensorLink]
-    ) -> float | None:
+    def _gradients_known(self, pair: CallPair) -> float | None:
         """Return how far the whole runs' gradients around a layer, and of its parameters, are apart.
 
         None where that is more than code between the layers may make: then the layer must be run by itself to tell.
         """
-        around = [
-            self.compare.gradients_apart(ours[link.ours], theirs[link.theirs], link.layout)
-            for links, ours, theirs in (
-                (inputs, pair.reference.inputs, pair.port.inputs),
-                (outputs, pair.reference.outputs, pair.port.outputs),
-            )
-            for link in links
-        ]
+        around = [*self._gradients_of(pair, "inputs"), *self._gradients_of(pair, "outputs")]
         largest = max([*around, self._shared.largest(pair) or 0.0])
         return largest if self.exact and largest <= CONSTANT else None
+
+    def _gradients_of(self, pair: CallPair, ends: Literal["inputs", "outputs"]) -> list[float]:
+        """Return how far the gradients of a pair's inputs, or outputs, are apart."""
+        ours, theirs = getattr(pair.reference, ends), getattr(pair.port, ends)
+        links = self.compare.inputs(pair) if ends == "inputs" else self.compare.outputs(pair)
+        return [self.compare.gradients_apart(ours[link.ours], theirs[link.theirs], link.layout) for link in links]
 
     def _truths(self, pair: CallPair) -> Mapping[str, Array]:
         found = self.models.reference.side.parameters(pair.reference.layer)

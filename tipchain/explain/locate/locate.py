@@ -42,7 +42,7 @@ from tipchain.explain.locate.runs import (
 )
 from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Twins
 from tipchain.explain.locate.verdicts import LayerVerdict, Measured, measure
-from tipchain.framework_types import Array, Loss, Model, Options
+from tipchain.framework_types import Array, Loss, Model, Options, Setting
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.frameworks.randomness import Draw, Draws, partners_of
 from tipchain.numbers.tolerance import ROUGH, SAME_SINGLE
@@ -351,8 +351,8 @@ class Locator:
         if not wrong or double is None or not same_numbers(judge.runs):
             return
         corrections, known = Corrections(self.sides.port, self.store), Twins(judge.runs.reference.trace, self.store)
-        for pair, links in judge.wrong:
-            corrections.at_exit(pair, links)
+        for pair in judge.wrong:
+            corrections.at_exit(pair, judge.compare.outputs(pair))
         told, place, now = {type(double[one.port_path]): one.port_path for one in wrong}, -1, judge
         alike = judge.given_alike()  # what makes up for a layer's error is no fault once the layer is put right
         for _ in range(MORE):
@@ -374,19 +374,8 @@ class Locator:
                 return
             self.pace.tell("running the port in float64")
             with corrections.applied(double[""]):
-                run = run_model(
-                    self.sides.port,
-                    double[""],
-                    inputs,
-                    self.store,
-                    double=True,
-                    loss=None,
-                    seed=self.seed,
-                    draws=judge.runs.port.draws.again(),
-                    backward=False,
-                    known=known,
-                    pace=self.pace,
-                )
+                draws = judge.runs.port.draws.again()
+                run = self._run_model(self.sides.port, double[""], inputs, double=True, draws=draws, known=known)
             now = self._paired(judge.models, judge.runs._replace(port=run), now.noise)
 
     def _with_elsewhere(self, found: Located, judge: PairJudge, inputs: ModelInputs) -> Located:
@@ -441,21 +430,9 @@ class Locator:
         def run(number: int, known: Twins | None) -> TracedRun:
             held = copies[number]
             model = held.layer("")
+            given: Options = {"draws": Draws(self.seed), "flows": self.backward, "known": known}
             with both.applied(number, model, known):
-                return run_model(
-                    held.side,
-                    model,
-                    inputs,
-                    self.store,
-                    double=held.double is not None,
-                    loss=None,
-                    seed=self.seed,
-                    draws=Draws(self.seed),
-                    backward=False,
-                    flows=self.backward,
-                    known=known,
-                    pace=self.pace,
-                )
+                return self._run_model(held.side, model, inputs, double=held.double is not None, **given)
 
         reference = run(0, None)
         return TracedRuns(reference, run(1, Twins(reference.trace, self.store)))
@@ -534,21 +511,13 @@ class Locator:
     ) -> tuple[Models, TracedRun]:
         """Run a copy of a model in float64, or in float32 if it does not run so or the reference does not."""
         self.pace.tell(f"running the {'reference' if side is self.sides.reference else 'port'} in float64")
-        options: Options = {
-            "loss": loss,
-            "seed": self.seed,
-            "backward": self.backward,
-            "known": known,
-            "start": start,
-            "draws": draws,
-            "pace": self.pace,
-        }
+        given: Options = {"loss": loss, "backward": self.backward, "known": known, "start": start, "draws": draws}
         for way in side.ways if double else ():
             side.way = way
             made = side.copied(model, double=True, training=self.training)
             layers = Doubles(side, made, model)
             try:
-                run = run_model(side, made, inputs, self.store, double=True, large=large, **options)
+                run = self._run_model(side, made, inputs, double=True, large=large, **given)
                 return Models(side, model, self.training, layers), run
             except (NotHeld, OutOfTime, UsageError):
                 raise
@@ -557,8 +526,14 @@ class Locator:
                 if way == side.ways[-1] and side is self.sides.reference and loss is not None:
                     raise  # it may be the loss that does not run so
         made = side.copied(model, double=False, training=self.training)
-        run = run_model(side, made, inputs, self.store, double=False, **options)
-        return Models(side, model, self.training, None), run
+        return Models(side, model, self.training, None), self._run_model(side, made, inputs, double=False, **given)
+
+    def _run_model(
+        self, side: LiveSide, model: Model, inputs: ModelInputs, *, double: bool, **given: Setting
+    ) -> TracedRun:
+        """Run a model, forward alone unless told otherwise; see `run_model`."""
+        options: Options = {"loss": None, "backward": False, **given}
+        return run_model(side, model, inputs, self.store, double=double, seed=self.seed, pace=self.pace, **options)
 
     def _close(self, one: TracedValue, other: TracedValue) -> bool:
         ours, theirs = one.stored, other.stored

@@ -53,7 +53,7 @@ def common_path(paths: Iterable[str]) -> str:
     return ".".join(each[0] for each in shared)
 
 
-def pair_layers(reference: Model, port: object, names: Mapping[str, str] | None = None) -> list[LayerPair]:
+def pair_layers(reference: Model, port: Model, names: Mapping[str, str] | None = None) -> list[LayerPair]:
     """Pair the layers that hold parameters or buffers, in the reference's order of declaration.
 
     What agrees by name (or by ``names``, Paddle's by torch's) and type is paired first; then layers whose parameters
@@ -67,7 +67,19 @@ def pair_layers(reference: Model, port: object, names: Mapping[str, str] | None 
     rest.take(_by_values(rest, reference.state_dict()), "values")
     rest.take(_by_structure(rest, names, named=False), "structure")
     rest.take(_by_path(rest), "name")
-    rest.found += _without_tensors(reference, port, names, rest.found)
+    # Layers without parameters or buffers that names name.
+    ours, theirs = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
+    ours_taken, theirs_taken = {pair.reference for pair in rest.found}, {pair.port for pair in rest.found}
+    rest.found += [
+        LayerPair(reference=one, port=other, evidence="name")
+        for one, other in names.items()
+        if one in ours
+        and other in theirs
+        and one not in ours_taken
+        and other not in theirs_taken
+        and not ours[one].state_dict()
+        and not theirs[other].state_dict()
+    ]
     every = reference.named_modules(remove_duplicate=False)
     order = {path: number for number, (path, _) in enumerate(every)}
     return sorted(rest.found, key=lambda pair: order[pair.reference])
@@ -124,24 +136,6 @@ def sum_of(prints: Iterable[Print]) -> Print:
     """Return the print of all numbers that several prints are of."""
     sizes, plain, mixed = zip((0, 0, 0), *prints, strict=True)
     return sum(sizes), sum(plain) % 2**64, sum(mixed) % 2**64
-
-
-def _without_tensors(
-    reference: Model, port: Model, names: Mapping[str, str], known: Sequence[LayerPair]
-) -> list[LayerPair]:
-    """Return the pairs of layers without parameters or buffers that ``names`` names."""
-    ours, theirs = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
-    ours_taken, theirs_taken = {pair.reference for pair in known}, {pair.port for pair in known}
-    return [
-        LayerPair(reference=one, port=other, evidence="name")
-        for one, other in names.items()
-        if one in ours
-        and other in theirs
-        and one not in ours_taken
-        and other not in theirs_taken
-        and not ours[one].state_dict()
-        and not theirs[other].state_dict()
-    ]
 
 
 class _Rest:
@@ -644,22 +638,37 @@ class Comparer:
         self._known: dict[tuple[int, int, PortLayout, bool], float] = {}
         self._layouts: dict[tuple[int, int], PortLayout | None] = {}
         self._sizes: dict[int, float] = {}
+        self._linked: dict[tuple[int, int, str], tuple[CallPair, list[TensorLink]]] = {}
 
     def inputs(self, pair: CallPair) -> list[TensorLink]:
-        """Link two calls' inputs; see `links`."""
-        ours, theirs = pair.reference, pair.port
-        return self.links(ours.inputs, theirs.inputs, ours.input_names, theirs.input_names)
+        """Link two calls' inputs, once; see `links`."""
+        key, ours, theirs = (id(pair.reference), id(pair.port), "inputs"), pair.reference, pair.port
+        if key not in self._linked:
+            self._linked[key] = pair, self.links(ours.inputs, theirs.inputs, ours.input_names, theirs.input_names)
+        return self._linked[key][1]
 
     def outputs(self, pair: CallPair) -> list[TensorLink]:
-        """Link two calls' outputs; see `links`."""
-        ours, theirs = pair.reference, pair.port
+        """Link two calls' outputs, once; see `links`."""
+        key, ours, theirs = (id(pair.reference), id(pair.port), "outputs"), pair.reference, pair.port
+        if key in self._linked:
+            return self._linked[key][1]
         found = self.links(ours.outputs, theirs.outputs, ours.output_names, theirs.output_names)
         used = [
             [id(one) in self._returned or bool(self.gradient_size(one)) for one in call.outputs]
             for call in (ours, theirs)
         ]
         alive = all(map(any, used))
-        return [one for one in found if not alive or used[0][one.ours] or used[1][one.theirs]]
+        found = [one for one in found if not alive or used[0][one.ours] or used[1][one.theirs]]
+        self._linked[key] = pair, found
+        return found
+
+    def inputs_apart(self, pair: CallPair) -> float:
+        """Return how far the inputs of two calls are apart."""
+        return self.apart(pair.reference.inputs, pair.port.inputs, self.inputs(pair))
+
+    def outputs_apart(self, pair: CallPair) -> float:
+        """Return how far the outputs of two calls are apart."""
+        return self.apart(pair.reference.outputs, pair.port.outputs, self.outputs(pair))
 
     def results(
         self,

@@ -217,7 +217,13 @@ def _first_given(call: Call, inputs: Sequence[Array]) -> list[int]:
 
 def steps_after(side: LiveSide, steps: Sequence[LayoutStep], layer: Callable[[str], Model]) -> list[Function]:
     """Return the functions called after a layer; ``layer`` returns one by its path."""
-    return [getattr(side.functional, step.name) if step.function else layer(step.name) for step in steps]
+
+    def call(name: str, value: Tensor) -> Tensor:
+        return getattr(side.functional, name)(
+            value
+        )  # looked up when it is called: what stands in its place then is meant
+
+    return [partial(call, step.name) if step.function else layer(step.name) for step in steps]
 
 
 # A model's copies, and both of a pair's layers run again on the reference's tensors, each precision at most once.
@@ -386,18 +392,11 @@ class PairReruns:
         return max(1, size // max(parameter.shape[0] if parameter.ndim else 1, 1))
 
     @cached_property
-    def reference32(self) -> Rerun | None:
-        """The reference's layer in float32, if the port's is run so."""
-        return self.run(0, double=False) if self._in_single else None
-
-    @cached_property
-    def port32(self) -> Rerun | None:
-        """The port's layer in float32; None of a container that runs in float64."""
-        return self.run(1, double=False) if self._in_single else None
-
-    @property
-    def _in_single(self) -> bool:
-        return not self.pair.whole or self.models.port.double is None
+    def singles(self) -> tuple[Rerun | None, Rerun | None]:
+        """Both layers in float32; None of a container that runs in float64."""
+        if self.pair.whole and self.models.port.double is not None:
+            return None, None
+        return self.run(0, double=False), self.run(1, double=False)
 
     @cached_property
     def reference64(self) -> Rerun | None:

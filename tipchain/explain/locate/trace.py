@@ -169,8 +169,10 @@ class Store:
         Raises:
             OSError: the disk that holds temporary files is full.
         """
-        large = array.size >= LARGE and array.dtype.kind == "f"
-        if large and self._of_samples(array.shape) and self.held + array.nbytes > self.room:
+        large, count = array.size >= LARGE and array.dtype.kind == "f", self.samples
+        # An axis is that of samples, or the first one heads or windows may be folded into.
+        sampled = large and count is not None and (count in array.shape or bool(count and not array.shape[0] % count))
+        if sampled and self.held + array.nbytes > self.room:
             self.cut = True
             return StoredArray(shape=array.shape, dtype=array.dtype, outline=Projected(array))
         if not array.nbytes or self.held + array.nbytes <= self.limit:
@@ -183,11 +185,6 @@ class Store:
         np.ascontiguousarray(array).tofile(self._file)
         self.written += array.nbytes
         return StoredArray(shape=array.shape, dtype=array.dtype, offset=offset)
-
-    def _of_samples(self, shape: tuple[int, ...]) -> bool:
-        """Tell whether an axis is that of samples, or the first one heads or windows may be folded into."""
-        count = self.samples
-        return count is not None and bool(shape) and (count in shape or bool(count and shape[0] % count == 0))
 
     def get(self, stored: StoredArray) -> Array:
         """Return an array; it must not be written to.
@@ -403,13 +400,7 @@ class Tracer:
     """
 
     def __init__(
-        self,
-        side: LiveSide,
-        model: Model,
-        store: Store,
-        known: Twins | None = None,
-        draws: Draws | None = None,
-        pace: Pace | None = None,
+        self, side: LiveSide, model: Model, store: Store, known: Twins | None, draws: Draws, pace: Pace | None
     ) -> None:
         self._side, self._store, self._other, self._draws, self._pace = side, store, known, draws, pace
         self._model, self._layers = model, dict(side.layers(model))
@@ -443,7 +434,7 @@ class Tracer:
             inputs=tuple(self.value(tensor) for tensor in tensors),
             input_names=tuple(names),
             draws=self._draws,
-            drawn=range(self._drawn(), self._drawn()),
+            drawn=range(self._draws.number, self._draws.number),
         )
         if parent is not None:
             parent.children.append(call.number)
@@ -462,10 +453,7 @@ class Tracer:
         call.outputs = given
         call.output_names = tuple(names)
         call.ended, self._ended = self._ended, self._ended + 1
-        call.drawn = range(call.drawn.start, self._drawn())
-
-    def _drawn(self) -> int:
-        return 0 if self._draws is None else self._draws.number
+        call.drawn = range(call.drawn.start, self._draws.number)
 
     def value(self, tensor: Tensor) -> TracedValue:
         """Return the tensor's value; the same one as before if it is the same tensor and was not written to."""

@@ -75,13 +75,25 @@ class Tensors:
         """
         known = list(pairs)
         self.live: dict[str, Tensor] = reference.state_dict(keep_vars=True)
-        self.layers = self._read(reference, port, known, names or {})
+        self.layers = matchable_layers(reference, port, names or {})
+        inside = {
+            layer.path
+            for layer in self.layers[1]
+            if layer.inner and any(pair.port.startswith(f"{layer.path}.") for pair in known)
+        }
+        if inside:
+            self.layers = matchable_layers(reference, port, names or {}, frozenset(inside))
         references, ports = ({layer.path: layer for layer in side} for side in self.layers)
         self.pairs: list[TensorPair] = []
         for pair in known:
             ours, theirs = references.get(pair.reference), ports.get(pair.port)
-            if ours is not None and theirs is not None:
-                self.pairs += self._paired(pair, ours, theirs)
+            if ours is None or theirs is None:
+                continue
+            kind, leaves = ours.kind if ours.kind == theirs.kind else OWN_KIND, {slot.leaf for slot in ours.slots}
+            left = {slot.leaf: slot for slot in theirs.slots if not (slot.fixed and slot.leaf in leaves)}
+            both = [(slot, left.pop(slot.leaf, None)) for slot in ours.slots]
+            for mine, other in (*both, *((None, slot) for slot in left.values())):
+                self.pairs.append(TensorPair(layers=pair, kind=kind, ours=mine, theirs=other))
         self.unmatched = self._unmatched(known)
         if any(pair.ours is None or pair.theirs is None for pair in self.pairs):
             self._pair_across_layers(reference, port, names)
@@ -139,26 +151,6 @@ class Tensors:
             without((one for one in ours if one.path not in mine), lambda slot: id(self.live[slot.name]) in shared),
             without((one for one in theirs if one.path not in its), is_shared),
         )
-
-    def _read(
-        self, reference: object, port: object, pairs: Sequence[LayerPair], names: Mapping[str, str]
-    ) -> tuple[list[LayerTensors], list[LayerTensors]]:
-        ours, theirs = matchable_layers(reference, port, names)
-        inside = {
-            layer.path
-            for layer in theirs
-            if layer.inner and any(pair.port.startswith(f"{layer.path}.") for pair in pairs)
-        }
-        return matchable_layers(reference, port, names, frozenset(inside)) if inside else (ours, theirs)
-
-    def _paired(self, pair: LayerPair, ours: LayerTensors, theirs: LayerTensors) -> Iterator[TensorPair]:
-        kind = ours.kind if ours.kind == theirs.kind else OWN_KIND
-        leaves = {slot.leaf for slot in ours.slots}
-        left = {slot.leaf: slot for slot in theirs.slots if not (slot.fixed and slot.leaf in leaves)}
-        for slot in ours.slots:
-            yield TensorPair(layers=pair, kind=kind, ours=slot, theirs=left.pop(slot.leaf, None))
-        for slot in left.values():
-            yield TensorPair(layers=pair, kind=kind, ours=None, theirs=slot)
 
     @property
     def torch_slots(self) -> Iterator[TensorSlot]:
