@@ -170,6 +170,18 @@ def test_a_table_of_all_names_of_a_module_is_not_filled(tmp_path):
     assert "__name__" not in written
 
 
+def test_what_code_reads_of_modules_that_it_looks_up_is_kept(tmp_path):
+    (tmp_path / "registry.py").write_text(
+        "import sys\n\ndef register(build):\n    build.size = sys.modules[build.__module__].SIZES\n    return build\n"
+    )
+    (tmp_path / "net.py").write_text(
+        "from registry import register\n\nSIDE = 8\nSIZES = {'build': SIDE}\nOTHERS = {}\n\n@register\ndef build():\n    return 1\n"
+    )
+    written = Sources.of("net:build", tmp_path).written("port")["net.py"]
+    assert "SIDE = 8\nSIZES = {'build': SIDE}" in written
+    assert "OTHERS" not in written
+
+
 @pytest.mark.parametrize(
     ("spec", "said"),
     [("nowhere:build", "no module nowhere"), ("net:absent", "binds no 'absent'"), ("wrong:build", "wrong.py:1: ")],

@@ -101,12 +101,14 @@ class Sources:
         top: the package of the builder's module.
         modules: those that were read, by name.
         pending: needed statements whose names were not followed yet.
+        looked_up: attributes that needed code reads where it looks modules up by name, in ``sys.modules``.
     """
 
     root: Path
     top: str
     modules: dict[str, Module] = field(default_factory=dict)
     pending: list[tuple[Module, ast.stmt]] = field(default_factory=list)
+    looked_up: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, spec: str, root: Path) -> Sources:
@@ -227,6 +229,8 @@ class Sources:
     def _reach(self, module: Module, statement: ast.stmt) -> None:
         """Mark what a needed statement rests on."""
         attributes = {id(one.value): one for one in ast.walk(statement) if isinstance(one, ast.Attribute)}
+        if any(ast.unparse(one) == "sys.modules" for one in attributes.values()):
+            self.looked_up |= {one.attr for one in attributes.values()}
         imports = [one for one in ast.walk(statement) if isinstance(one, ast.Import | ast.ImportFrom)]
         for node in imports:
             if statement is not node or isinstance(node, ast.ImportFrom):
@@ -299,6 +303,8 @@ class Sources:
         """Mark statements that bind nothing, of names that are all needed; tell whether there were any."""
         more = False
         for module in list(self.modules.values()):
+            for name in self.looked_up.intersection(module.bound) if module.needed else ():
+                self.need(module, name)
             needed = {name for name, numbers in module.bound.items() if module.needed.intersection(numbers)}
             for number, statement in enumerate(module.tree.body):
                 if number in module.needed or list(_bound_by(statement)) or _is_text(statement):
@@ -309,7 +315,7 @@ class Sources:
                     module.needed.add(number)
                     self.pending.append((module, statement))
                     more = True
-        return more
+        return more or bool(self.pending)
 
     # The modules as they are converted: what is needed of each, with imports from where a name is defined.
 
