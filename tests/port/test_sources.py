@@ -182,6 +182,22 @@ def test_what_code_reads_of_modules_that_it_looks_up_is_kept(tmp_path):
     assert "OTHERS" not in written
 
 
+def test_a_call_that_fills_a_needed_table_is_kept(tmp_path):
+    (tmp_path / "blocks.py").write_text(
+        "TABLE = {}\nSEEN = []\n\ndef register(name, block):\n    TABLE[name] = block\n\ndef note(name):\n    SEEN.append(name)\n\n"
+        "def create(name):\n    return TABLE[name]()\n"
+    )
+    (tmp_path / "net.py").write_text(
+        "from blocks import create, note, register\n\nclass Block:\n    pass\n\nclass Other:\n    pass\n\n"
+        "register('own', Block)\nnote(Other)\nprint(Other)\n\ndef build():\n    return create('own')\n"
+    )
+    written = Sources.of("net:build", tmp_path).written("port")
+    assert "class Block" in written["net.py"]
+    assert "register('own', Block)" in written["net.py"]
+    assert "Other" not in written["net.py"]
+    assert "def register" in written["blocks.py"]
+
+
 @pytest.mark.parametrize(
     ("spec", "said"),
     [("nowhere:build", "no module nowhere"), ("net:absent", "binds no 'absent'"), ("wrong:build", "wrong.py:1: ")],

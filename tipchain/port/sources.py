@@ -311,11 +311,31 @@ class Sources:
                     continue
                 read = {one.id for one in ast.walk(statement) if isinstance(one, ast.Name)} & set(module.bound)
                 imported = {name for name in read if name not in needed and self.foreign(module, name) is not None}
-                if read - imported and read - imported <= needed and not _is_of_module(statement):
+                registers = self._fills(module, statement)
+                if (registers or (read - imported and read - imported <= needed)) and not _is_of_module(statement):
                     module.needed.add(number)
                     self.pending.append((module, statement))
                     more = True
         return more or bool(self.pending)
+
+    def _fills(self, module: Module, statement: ast.stmt) -> bool:
+        """Tell whether a statement calls a function of the user's that reads a table which is needed: it may fill it."""
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            return False
+        where, name = self.definer(module, call.func.id)
+        read = {
+            one.id
+            for number in where.bound.get(name, ())
+            if isinstance(where.tree.body[number], ast.FunctionDef)
+            for one in ast.walk(where.tree.body[number])
+            if isinstance(one, ast.Name)
+        }
+        assigned = (number for one in read for number in where.bound.get(one, ()))
+        return any(
+            number in where.needed and isinstance(where.tree.body[number], ast.Assign | ast.AnnAssign)
+            for number in assigned
+        )
 
     # The modules as they are converted: what is needed of each, with imports from where a name is defined.
 
