@@ -351,6 +351,30 @@ def front(library, base, *, cut):
     return Cut() if cut else Front()
 
 
+def single(base, norm):
+    """Return a net whose first layer normalizes single numbers: the gradient that flows through is zero, but for rounding."""
+
+    class Single(base):
+        def __init__(self):
+            super().__init__()
+            self.norm = norm(1)
+
+        def forward(self, x):
+            return self.norm(x.unsqueeze(-1)).squeeze(-1) + x
+
+    return Single()
+
+
+def test_a_gradient_that_is_only_rounding_is_none():
+    layers = single(torch.nn.Module, torch.nn.LayerNorm), single(paddle.nn.Layer, paddle.nn.LayerNorm)
+    torch.nn.init.constant_(layers[0].norm.weight, 0.3)
+    layers[0].requires_grad_(False)
+    for one in layers[1].parameters():
+        one.stop_gradient = True
+    many = np.random.default_rng(0).standard_normal((4, 1000, 3)).astype(np.float32)
+    assert align((layers[0], LINEARS[0]), (layers[1], LINEARS[1]), many).passed
+
+
 @pytest.mark.parametrize(("ours", "theirs"), [(False, True), (True, True)])
 def test_a_layer_that_stops_a_gradient_that_the_inputs_do_not_take_is_told(ours, theirs, monkeypatch):
     layers = front(torch, torch.nn.Module, cut=ours), front(paddle, paddle.nn.Layer, cut=theirs)

@@ -28,7 +28,7 @@ from tipchain.explain.preflight.paired import PairedLayers
 from tipchain.facts.layers import is_activation
 from tipchain.framework_types import Array, Model
 from tipchain.frameworks.live_models import Sides
-from tipchain.numbers.tolerance import ROUGH
+from tipchain.numbers.tolerance import NOISE, ROUGH
 from tipchain.weights.sides import join
 
 LAYOUT = ("transposed-weight", "permuted-weight", "shape")
@@ -351,7 +351,8 @@ def _other_activation(pair: PairedLayers, call: CallPair, ours: Sequence[tuple[s
 
 
 def _flows(gradient: Array | None) -> bool:
-    return gradient is not None and bool(gradient.any())
+    """Tell whether a gradient is more than the rounding of float64; it was made from one of standard normal numbers."""
+    return gradient is not None and bool((np.abs(gradient) > NOISE).any())
 
 
 def _apart(one: Rerun, other: Rerun) -> bool:
