@@ -330,3 +330,13 @@ def test_what_a_file_says_of_torch_is_written_in_one_edit(tmp_path, text, error,
     file.write_text(f"import paddle\n{text}")
     line = len(file.read_text().splitlines())
     assert wanted in changed(of_error(f"{file}:{line}: {error}\n  in: the port (Paddle)"))
+
+
+def test_the_lines_that_called_what_raised_are_edited(tmp_path):
+    file = tmp_path / "port.py"
+    file.write_text(
+        "import paddle\n\ndef make(kind, **given):\n    return kind(8, **given)\n\nnorm = make(kind, eps=1e-3)\nother = make(kind, eps=1e-3)\n"
+    )
+    error = "TypeError: _BatchNormBase.__init__() got an unexpected keyword argument 'eps'"
+    reason = f"{file}:4: {error}\n  called from: {file}:6\n  in: the port (Paddle)"
+    assert ["norm = make(kind, epsilon=0.001)"] in changed(of_error(reason))

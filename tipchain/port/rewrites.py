@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from tipchain.report.lines import corrected_line
 
 RAISED = re.compile(r"(?P<file>[^:\s][^:\n]*\.py):(?P<line>\d+): (?P<error>\w+): (?P<message>[^\n]*)")
 """An error of a user's code, as a verdict gives its reason: where, its class, its message."""
-CALLER = re.compile(r"([^:,\s]+\.py):\d+")
+CALLER = re.compile(r"([^:,\s]+\.py):(\d+)")
 KEYWORD = re.compile(r"(?:(\w+)\.)?(\w+)\(\) (?:got an|received) unexpected keyword arguments? '(\w+)'")
 PROMOTION = re.compile(r"Type promotion only support.* data type x: (\w+), y: (\w+)")
 ATTRIBUTE = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
@@ -199,12 +199,14 @@ def of_error(reason: str) -> Iterator[Rewrite]:
     line, message = int(found["line"]), found["message"]
     told = KEYWORD.search(message) if found["error"] == "TypeError" else None
     if told is not None:
-        files = dict.fromkeys([found["file"], *CALLER.findall(reason[found.end() :])])
-        sources = list(filter(None, (PortFile.of(Path(one)) for one in files)))
+        lines: dict[str, list[int]] = {}
+        for file, at in [(found["file"], line), *CALLER.findall(reason[found.end() :])]:
+            lines.setdefault(file, []).append(int(at))
+        sources = {one: at for file, at in lines.items() if (one := PortFile.of(Path(file))) is not None}
         made = told[2] == "__init__" or told[2][:1].isupper()
         raised_by = (told[1] or "") if told[2] == "__init__" else told[2]
-        yield from _as_torch(sources, raised_by if made else told[1] or "")
-        yield from _keywords(sources if made else [source], line, raised_by, told[3], made=made)
+        yield from _as_torch([*sources], raised_by if made else told[1] or "")
+        yield from _keywords(sources if made else {source: [line]}, raised_by, told[3], made=made)
     elif found["error"] == "AttributeError" and (told := ATTRIBUTE.search(message)):
         if told[1] in ("float", "int"):
             yield from _tensors(source, line)
@@ -285,14 +287,16 @@ def _tensors(source: PortFile, line: int) -> Iterator[Rewrite]:
             yield source.replaced((argument, f"paddle.to_tensor({ast.unparse(argument)})"))
 
 
-def _keywords(sources: list[PortFile], line: int, raised_by: str, keyword: str, *, made: bool) -> Iterator[Rewrite]:
+def _keywords(
+    sources: Mapping[PortFile, Sequence[int]], raised_by: str, keyword: str, *, made: bool
+) -> Iterator[Rewrite]:
     """Yield calls with Paddle's name of an argument, its value as Paddle means it; without it where Paddle has none.
 
-    They are the calls on the line of the first file that raised, which may call the class by another name, those of the
+    They are the calls on the lines that raised or called what did, which may call the class by another name, those of the
     class or function that raised, and where a layer is ``made`` those that name a class of the table.
     """
-    raising = sources[0].nodes(line, ast.Call) if sources else []
-    for source in sources:
+    for source, lines in sources.items():
+        raising = [call for line in lines for call in source.nodes(line, ast.Call)]
         changes: list[tuple[ast.AST, ast.AST | str]] = []
         of_base = {
             one: node.name
