@@ -286,11 +286,11 @@ def test_of_a_cause_without_a_place_nothing_is_written(port):
         (
             (
                 "class Norm(paddle.nn.BatchNorm2D):\n    def __init__(self):\n"
-                "        super().__init__(8, eps=1e-3, affine=False, momentum=m, track_running_stats=stats or True)\n"
+                "        super().__init__(8, eps=1e-3, affine=False, momentum=m, track_running_stats=stats or True, own=1, device=None)\n"
             ),
             "TypeError: _BatchNormBase.__init__() got an unexpected keyword argument 'eps'",
             [
-                "super().__init__(8, epsilon=0.001, weight_attr=False, bias_attr=False, momentum=1 - m, use_global_stats=None if stats or True else False)"
+                "super().__init__(8, epsilon=0.001, weight_attr=False, bias_attr=False, momentum=1 - m, use_global_stats=None if stats or True else False, own=1)"
             ],
         ),
         (

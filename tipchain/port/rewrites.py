@@ -52,6 +52,8 @@ PLACES = (
     "paddle.nn",
 )
 """Modules of Paddle's; those with torch's meaning of a name come first."""
+EVERYWHERE = frozenset({"device", "dtype", "inplace"})
+"""Arguments that torch's layers take whatever they compute."""
 ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 """Expressions that need no parentheses anywhere."""
 SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
@@ -334,9 +336,11 @@ def _refuses(row: LayerKind, argument: str) -> bool:
 
 
 def _differs(row: LayerKind, argument: str) -> bool:
-    """Tell whether Paddle's class of a row has no argument of a name, or means its values otherwise."""
+    """Tell whether Paddle's class of a row has no argument that torch's has, or means its values otherwise."""
     trait = _trait(row, argument)
-    return _refuses(row, argument) or (trait is not None and trait.respelled and not trait.paddle)
+    if trait is None:
+        return argument in EVERYWHERE and _refuses(row, argument)
+    return _refuses(row, argument) or (trait.respelled and not trait.paddle)
 
 
 def _renamed(given: ast.keyword, row: LayerKind | None, otherwise: str) -> list[ast.keyword]:
