@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import linecache
-import textwrap
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -59,6 +57,7 @@ class Finding:
         fix: what to write in the port.
         effect: ``"here"``: the results differ; ``"elsewhere"``: other inputs, another mode or a training would show it, and
             the message says which; ``"none"``: it changes no result and no training; told, but it fails nothing.
+        edit: what to change in the line that makes the layer; None where that is no change of one call.
     """
 
     code: str
@@ -70,6 +69,7 @@ class Finding:
     message: str
     fix: str
     effect: Effect = "here"
+    edit: CodeEdit | None = None
 
     @property
     def harmless(self) -> bool:
@@ -91,9 +91,40 @@ class SourceLine:
     line: int
     code: str = ""
 
+    @classmethod
+    def at(cls, file: str, line: int) -> SourceLine:
+        """Return a line of a file that Python has read."""
+        return cls(file=str(Path(file).resolve()), line=line, code=linecache.getline(file, line).strip())
+
     def __str__(self) -> str:
         """Return ``file:line``."""
         return f"{self.file}:{self.line}"
+
+    @property
+    def short(self) -> str:
+        """``file:line`` as messages have it: the file's name alone."""
+        return f"{Path(self.file).name}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeEdit:
+    """A change of one call in the statement of a cause.
+
+    Attributes:
+        kind: ``"pass"`` arguments to the call; ``"write"`` something for its function, an index or an operator; ``"make"`` a layer
+            of another class; ``"remove"`` the call; apply a function ``"before"`` or ``"after"`` it; give its tensors in another
+            ``"order"``; ``"set"`` an attribute.
+        call: the function, class, layer, index or attribute that it is about.
+        arguments: what it is given: names, and values as code.
+        written: the function, class, index or value that is written.
+        order: where each tensor stands now.
+    """
+
+    kind: Literal["pass", "write", "make", "remove", "before", "after", "order", "set"]
+    call: str
+    arguments: tuple[tuple[str, str], ...] = ()
+    written: str = ""
+    order: tuple[int, ...] = ()
 
 
 CONSTRUCTED = "the reference is constructed this way"
@@ -122,6 +153,8 @@ class Diagnosis:
         reference_place: the reference's.
         explains: the subjects of the verdicts of a run that fail because of it.
         run: how the models ran when it showed: ``"in train mode"``; empty for the inputs and the mode that were given.
+        edit: what to change in the statement at ``place``; None where that is no change of one call.
+        corrected: the line at ``place`` as it should be; empty where it is not known.
     """
 
     code: str
@@ -138,6 +171,8 @@ class Diagnosis:
     explains: tuple[str, ...] = ()
     name: str = ""
     run: str = ""
+    edit: CodeEdit | None = None
+    corrected: str = ""
 
     @property
     def is_known(self) -> bool:
@@ -156,26 +191,15 @@ class Diagnosis:
         known = place is None or f"{Path(place.file).name}:{place.line}" in self.message
         return self.message + ("" if known else f" ({place})") + (f"; fix: {self.fix}" if self.fix else "")
 
+    @property
+    def bare_fix(self) -> str:
+        """The fix without the line of code that it ends with, where a report shows that line beside it."""
+        code = self.place.code.strip() if self.place else ""
+        return self.fix.removesuffix(f": `{code}`") if code else self.fix
+
     def says(self, finding: Finding) -> bool:
         """Tell whether it names the same difference of construction in the same layer."""
         return self.name == finding.code and finding.port_path in self.layers
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Cause:
-    """A possible fault, before it is known whether it explains anything.
-
-    Attributes:
-        code: the kind, one of `KINDS`.
-        message: one sentence.
-        fix: the line to change.
-        name: the argument, function, operand, parameter or setting that it is about.
-    """
-
-    code: str
-    message: str
-    fix: str
-    name: str = ""
 
 
 def shown_path(path: str) -> str:
@@ -206,30 +230,18 @@ class PieceCheck:
     excused: bool = False
 
 
-def at_source(value: object) -> str:
-    """Return `` at file:line`` of a function, a class or a method; empty where it has no source."""
-    with suppress(OSError, TypeError):
-        file, (_, line) = inspect.getsourcefile(value), inspect.getsourcelines(value)  # type: ignore[arg-type]
-        return f" at {Path(file or '').name}:{line}"
-    return ""
-
-
-def parsed(value: object) -> tuple[int, ast.Module] | None:
-    """Return the first line of a function or a class in its file, and its code; None where it has no source."""
+def source_of(value: object) -> SourceLine | None:
+    """Return where a function, a class or a method begins; None where it has no source."""
     with suppress(OSError, TypeError, SyntaxError):
-        lines, first = inspect.getsourcelines(value)  # type: ignore[arg-type]
-        return first, ast.parse(textwrap.dedent("".join(lines)))
+        file, (lines, number) = inspect.getsourcefile(value), inspect.getsourcelines(value)  # type: ignore[arg-type]
+        return SourceLine(file=str(Path(file or "").resolve()), line=number, code=lines[0].strip())
     return None
 
 
-def only_return(function: object) -> tuple[int, str] | None:
-    """Return the number and text of a function's one return statement; None where it has several, or no source."""
-    code = parsed(function)
-    found = [one.lineno for one in ast.walk(code[1]) if isinstance(one, ast.Return)] if code else []
-    if code is None or len(found) != 1:
-        return None
-    number = code[0] + found[0] - 1
-    return number, linecache.getline(inspect.getsourcefile(function) or "", number).strip()  # type: ignore[arg-type]
+def at_source(value: object) -> str:
+    """Return `` at file:line`` of a function, a class or a method; empty where it has no source."""
+    source = source_of(value)
+    return "" if source is None else f" at {source.short}"
 
 
 def failed_to_run(what: str, error: BaseException) -> PieceCheck:

@@ -18,7 +18,6 @@ from tipchain.explain.locate.verdicts import LayerVerdict
 from tipchain.explain.preflight.construction import every_path
 from tipchain.explain.preflight.parameters import NOT_COPIED
 from tipchain.facts.layers import KINDS
-from tipchain.live.places import QUOTED
 from tipchain.live.report import AlignmentReport
 from tipchain.live.request import LiveRequest
 from tipchain.live.results import LiveResults
@@ -154,8 +153,8 @@ def explain_layers(
                 like.append(cause)
             if group is not None and cause.evidence.startswith(CONSTRUCTED):
                 settled[group] = cause
-    lines = {(one.code, one.name, one.port_path) for one in found if QUOTED.search(one.fix)}
-    return [one for one in found if (one.code, one.name, one.port_path) not in lines or QUOTED.search(one.fix)], places
+    lines = {(one.code, one.name, one.port_path) for one in found if one.place}
+    return [one for one in found if one.place or (one.code, one.name, one.port_path) not in lines], places
 
 
 def _wrong_inside(path: str, located: Located, verdicts: Sequence[LayerVerdict]) -> set[str] | None:
@@ -318,4 +317,5 @@ def of_finding(finding: Finding) -> Diagnosis:
         message=finding.message,
         evidence=f"reference {finding.reference}, port {finding.port}",
         fix=finding.fix,
+        edit=finding.edit,
     )

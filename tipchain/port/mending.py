@@ -13,8 +13,9 @@ from pathlib import Path
 from tipchain.core.files import atomic_write, git
 from tipchain.errors import ExitCode, Outcome, UsageError
 from tipchain.explain.findings import SourceLine
+from tipchain.explain.source_edits import Rewrite
 from tipchain.port.convert import as_paddle
-from tipchain.port.rewrites import RAISED, Rewrite, of_cause, of_error
+from tipchain.port.rewrites import RAISED, of_cause, of_error
 from tipchain.port.sources import INSTALLED, packages_of
 from tipchain.report.model import RunReport
 

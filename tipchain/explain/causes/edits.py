@@ -8,17 +8,19 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import combinations, permutations, takewhile
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from tipchain.explain.causes.hypotheses import (
     Hypothesis,
+    Lines,
     called,
     class_of,
     has_axis,
     holder_of,
     index_text,
+    lines_of,
     place_of,
     same_setting,
 )
@@ -42,9 +44,10 @@ from tipchain.explain.causes.program import (
 )
 from tipchain.explain.causes.tensors import own_tensors
 from tipchain.explain.causes.walk import CASTING, LAYOUT, Parting, Walk, acts_of, glimpse
+from tipchain.explain.findings import CodeEdit
 from tipchain.explain.locate.differences import Sketch
 from tipchain.facts.functions import DEFAULTS, NAMES, OPPOSITES
-from tipchain.framework_types import Array, Function, Nested, Options, Tensor
+from tipchain.framework_types import Array, Function, Nested, Options, Setting, Tensor
 from tipchain.numbers.tolerance import SAME_SINGLE
 
 ASIDE = frozenset(
@@ -137,6 +140,7 @@ def _arguments(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[H
             fix="; ".join(
                 f"pass `{name}={value!r}` to `{op.name}`{place_of(op, piece)}" for op, name, _, value in apart
             ),
+            lines=lines_of(op),
         )
 
 
@@ -149,28 +153,34 @@ def _with_arguments(
 ) -> Hypothesis:
     _, name, present, value = chosen[0]
     where = place_of(op, piece)
+    change = CodeEdit(kind="pass", call=op.name, arguments=_as_code((each, one) for _, each, _, one in chosen))
     if name == "item":
         message = f"it takes index [{index_text(present)}]{where}, the reference [{index_text(value)}]"
         fix = f"write [{index_text(value)}] for [{index_text(present)}]{where}"
+        change = CodeEdit(kind="write", call=f"[{index_text(present)}]", written=f"[{index_text(value)}]")
     elif name == "y" and op.name in BY:
         kept = _attribute_of(op, present, piece)
         message = f"it {BY[op.name]} {present:.10g}{where}, the reference {BY[op.name]} {value:.10g}"
         fix = f"write {value:.10g} in `{op.name}`{where}"
         fix = f"set `self.{kept}` to {value:.10g}, which `{op.name}`{where} is given" if kept else fix
+        change = CodeEdit(kind="set", call=kept, written=f"{value:.10g}")
     else:
         message = "; ".join(
             f"`{each}` of `{op.name}`{where} is {was!r}, the reference's {one!r}" for _, each, was, one in chosen
         )
         fix = f"pass {', '.join(f'`{each}={one!r}`' for _, each, _, one in chosen)} to `{op.name}`{where}"
-    values = {slot: value for slot, _, _, value in chosen}
+    acts = dict.fromkeys(numbers, with_arguments({slot: one for slot, _, _, one in chosen}))
+    message = _counted(f"{message}{_at(step)}", numbers)
+    return _at_call("argument", op, step, acts, message, fix, name=name, changes=len(chosen), code_edit=change)
+
+
+def _at_call(
+    code: str, op: Op, step: ReferenceCall | None, acts: Mapping[int, Act], message: str, fix: str, **more: Setting
+) -> Hypothesis:
+    """Return an edit of a call's statement, which does what the reference's does."""
+    given = {"name": class_of(op.layer) if op.name == LAYER else op.name, "confirmed": True, **more}
     return Hypothesis(
-        code="argument",
-        name=name,
-        message=_counted(f"{message}{_at(step)}", numbers),
-        confirmed=True,
-        changes=len(chosen),
-        acts={number: with_arguments(values) for number in numbers},
-        fix=f"{fix}: `{op.line}`",
+        code=code, acts=acts, message=message, fix=f"{fix}: `{op.line}`", lines=lines_of(op, step), **given
     )
 
 
@@ -315,15 +325,22 @@ def _function(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
     count = len([one for one in op.args if piece.is_tensor(one)])
     act = called_as(function, most=max(count, 1), without=tuple(op.kwargs), **settings)
     where, name, how = place_of(op, piece), class_of(op.layer) if op.name == LAYER else op.name, _shown(settings)
-    yield Hypothesis(
-        code="function",
+    change = CodeEdit(kind="write", call=name, written=step.name, arguments=_as_code(settings.items()))
+    yield _at_call(
+        "function",
+        op,
+        step,
+        {one.op.number: act for one in group},
+        _counted(f"it calls `{name}`{where}, the reference `{step.said}{how}`{_at(step)}", group),
+        f"write `{step.name}{how}` for `{name}`{where}",
         name=step.name,
-        confirmed=True,
-        acts={one.op.number: act for one in group},
-        message=_counted(f"it calls `{name}`{where}, the reference `{step.said}{how}`{_at(step)}", group),
-        fix=f"write `{step.name}{how}` for `{name}`{where}: `{op.line}`",
         place=op.path if op.name == LAYER else None,
+        code_edit=None if op.name == LAYER else change,
     )
+
+
+def _as_code(settings: Iterable[tuple[str, object]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, repr(value)) for name, value in settings)
 
 
 def _shown(settings: Mapping[str, object]) -> str:
@@ -363,16 +380,12 @@ def _operand_order(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterat
         acts[op.number] = with_tensors(op.args, {id(old): tensors[at] for old, at in zip(tensors, order, strict=True)})
     op, step = group[0].op, group[0].step
     where = place_of(op, piece)
-    yield Hypothesis(
-        code="operand-order",
-        name=op.name,
-        confirmed=True,
-        acts=acts,
-        message=_counted(
-            f"the tensors of {called(op)}{where} are in another order: the reference's is {order}{_at(step)}", group
-        ),
-        fix=f"give {called(op)}{where} its tensors in the order {order}: `{op.line}`",
+    message = f"the tensors of {called(op)}{where} are in another order: the reference's is {order}{_at(step)}"
+    fix, change = (
+        f"give {called(op)}{where} its tensors in the order {order}",
+        CodeEdit(kind="order", call=op.name, order=tuple(order)),
     )
+    yield _at_call("operand-order", op, step, acts, _counted(message, group), fix, name=op.name, code_edit=change)
 
 
 def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -393,14 +406,11 @@ def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
             if list(tensor.shape) != list(op.args[number].shape):
                 continue
             wanted = walk.told(key)
-            yield Hypothesis(
-                code="operand",
-                name=op.name,
-                confirmed=True,
-                acts={op.number: with_argument(number, tensor)},
-                message=f"it gives {called(op)}{where} another tensor than the reference, which gives it {wanted}{_at(step)}",
-                fix=f"give {called(op)}{where} {wanted} as argument {number}: `{op.line}`",
+            message = (
+                f"it gives {called(op)}{where} another tensor than the reference, which gives it {wanted}{_at(step)}"
             )
+            fix = f"give {called(op)}{where} {wanted} as argument {number}"
+            yield _at_call("operand", op, step, {op.number: with_argument(number, tensor)}, message, fix, name=op.name)
 
 
 def _result_orders(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -417,14 +427,10 @@ def _result_orders(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
             continue
         where = place_of(op, piece)
         for order in list(permutations(range(count)))[1:]:
-            yield Hypothesis(
-                code="operand-order",
-                name=op.name,
-                confirmed=True,
-                acts=dict.fromkeys((one.number for one in several), then(operator.itemgetter(*order))),
-                message=f"the results of {called(op)}{where} are taken in another order than the reference's: its are {list(order)}",
-                fix=f"take the results of {called(op)}{where} in the order {list(order)}: `{op.line}`",
-            )
+            acts = dict.fromkeys((one.number for one in several), then(operator.itemgetter(*order)))
+            message = f"the results of {called(op)}{where} are taken in another order than the reference's: its are {list(order)}"
+            fix = f"take the results of {called(op)}{where} in the order {list(order)}"
+            yield _at_call("operand-order", op, None, acts, message, fix)
 
 
 def _other_turns(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -442,14 +448,9 @@ def _other_turns(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
             continue  # the port makes no such tensor: something else is wrong
         tensor = piece.sides.port.tensor(wanted, gradient=False)
         told, where = walk.told(given[0]), place_of(op, piece)
-        yield Hypothesis(
-            code="operand",
-            name=class_of(op.layer),
-            confirmed=True,
-            acts={op.number: with_argument(0, tensor)},
-            message=f"it gives {called(op)}{where} {told} in place of {new}{_at(step)}",
-            fix=f"give {called(op)}{where} {new}: `{op.line}`",
-        )
+        message = f"it gives {called(op)}{where} {told} in place of {new}{_at(step)}"
+        acts = {op.number: with_argument(0, tensor)}
+        yield _at_call("operand", op, step, acts, message, f"give {called(op)}{where} {new}")
         return
 
 
@@ -470,16 +471,13 @@ def _written_before(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
             taken.append((op, walk.writes[key[0]][meant[1]]))
     if taken:
         op, writer = taken[0]
-        yield Hypothesis(
-            code="operand",
-            name=writer.name,
-            confirmed=True,
-            changes=len(acts),
-            acts=acts,
-            message=f"{called(writer)}{place_of(writer, piece)} writes to a tensor that {called(op)}{place_of(op, piece)} is given "
-            "later; the reference's stays as it was",
-            fix=f"make a new tensor{place_of(writer, piece)} and leave the old one as it is: `{writer.line}`",
+        where = place_of(writer, piece)
+        message = (
+            f"{called(writer)}{where} writes to a tensor that {called(op)}{place_of(op, piece)} is given later; the "
+            "reference's stays as it was"
         )
+        fix = f"make a new tensor{where} and leave the old one as it is"
+        yield _at_call("operand", writer, None, acts, message, fix, name=writer.name, changes=len(acts))
 
 
 def other_layers(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -492,14 +490,9 @@ def other_layers(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         wanted = None if step is None else ports.get(step.said)
         if step is not None and wanted in layers and wanted != op.path:
             where, layer = place_of(op, piece), layers[wanted]
-            yield Hypothesis(
-                code="operand",
-                name=class_of(op.layer),
-                confirmed=True,
-                acts={op.number: called_as(layer)},
-                message=f"it calls {called(op)}{where}, the reference `{step.said}`{_at(step)}",
-                fix=f"call `{wanted}` for {called(op)}{where}: `{op.line}`",
-            )
+            message = f"it calls {called(op)}{where}, the reference `{step.said}`{_at(step)}"
+            fix = f"call `{wanted}` for {called(op)}{where}"
+            yield _at_call("operand", op, step, {op.number: called_as(layer)}, message, fix)
 
 
 # A call too few, or too many.
@@ -528,21 +521,32 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
         makers.append(_maker_for(one.op, place, [each.op for each in group], walk))
     step, maker = extra[0], makers[0]
     statement = _nearest([op], step, walk)
-    at, line = statement.place, statement.line
-    where = f"in front of {called(group[0].ops[0])} at {at}"
-    if maker is not None and statement in maker.frames and statement not in op.frames:
-        where = f"after {called(maker)} at {at}"
+    behind = maker if maker is not None and statement in maker.frames and statement not in op.frames else None
+    beside, relation = behind or group[0].ops[0], "in front of" if behind is None else "after"
+    where = f"{relation} {called(beside)} at {statement.place}"
     numbers = [value for value in step.settings.values() if _kind(value) == "number"]
     by = f" by {numbers[0]:.6g}" if step.name in BY and len(step.given) == 1 and numbers else ""
-    how = _shown(_passed(step, walk, signature_of(_in_paddle(step, piece)))) if step.name not in OPERATORS else ""
+    settings = {} if step.name in OPERATORS else _passed(step, walk, signature_of(_in_paddle(step, piece)))
     yield Hypothesis(
         code="missing-call",
         name=step.name,
         confirmed=True,
         acts=acts,
         message=_counted(f"it lacks `{step.said}`{by} {where}{_has(step)}", group),
-        fix=f"apply `{step.name}{how}`{by} {where}: `{line}`",
+        fix=f"apply `{step.name}{_shown(settings)}`{by} {where}: `{statement.line}`",
+        lines=Lines(statement.source, innermost(step.frames).source),
+        code_edit=_applied(step, beside, "before" if behind is None else "after", settings, piece),
     )
+
+
+def _applied(
+    step: ReferenceCall, beside: Op, kind: Literal["before", "after"], settings: Mapping[str, object], piece: Piece
+) -> CodeEdit | None:
+    """Return the edit that applies a function of one tensor before or after a call; None where Paddle has none of its name."""
+    name = (beside.path or "layer") if beside.name == LAYER else beside.name
+    if len(step.given) != 1 or not hasattr(piece.paddle.nn.functional, step.name):
+        return None
+    return CodeEdit(kind=kind, call=name, written=step.name, arguments=_as_code(settings.items()))
 
 
 def _maker_for(op: Op, place: int, takers: Sequence[Op], walk: Walk) -> Op | None:
@@ -563,14 +567,15 @@ def _missing_behind(group: Sequence[Parting], piece: Piece, walk: Walk) -> Itera
         acts[one.op.number] = constant(made)
     op, step = group[0].op, group[0].step
     statement = _nearest([op], step, walk)
-    place, line = statement.place, statement.line
     yield Hypothesis(
         code="missing-call",
         name=step.name,
         confirmed=True,
         acts=acts,
-        message=_counted(f"it lacks `{step.said}` after {called(op)} at {place}{_has(step)}", group),
-        fix=f"apply `{step.name}` after {called(op)} at {place}: `{line}`",
+        message=_counted(f"it lacks `{step.said}` after {called(op)} at {statement.place}{_has(step)}", group),
+        fix=f"apply `{step.name}` after {called(op)} at {statement.place}: `{statement.line}`",
+        lines=Lines(statement.source, innermost(step.frames).source),
+        code_edit=_applied(step, op, "after", {}, piece),
     )
 
 
@@ -625,14 +630,9 @@ def _without(op: Op, acts: Mapping[int, Act], piece: Piece) -> Hypothesis:
     where = place_of(op, piece)
     numbers = [one for one in op.args if _kind(one) == "number"]
     by = f" by {numbers[0]:.6g}" if op.name in BY and numbers else ""
-    return Hypothesis(
-        code="extra-call",
-        name=class_of(op.layer) if op.name == LAYER else op.name,
-        confirmed=True,
-        acts=acts,
-        message=_counted(f"it calls {called(op)}{by}{where}, the reference does not", list(acts)),
-        fix=f"remove {called(op)}{where}: `{op.line}`",
-    )
+    message = _counted(f"it calls {called(op)}{by}{where}, the reference does not", list(acts))
+    change = CodeEdit(kind="remove", call=op.path if op.name == LAYER else op.name)
+    return _at_call("extra-call", op, None, acts, message, f"remove {called(op)}{where}", code_edit=change)
 
 
 OPERATORS = {
@@ -699,13 +699,9 @@ def cut_gradients(piece: Piece, ops: Sequence[Op], outputs: Sequence[Array]) -> 
     for name, at in dict.fromkeys((op.name, op.place) for op in ops if op.number in cut):
         several = [op for op in ops if op.number in cut and (op.name, op.place) == (name, at)]
         message = f"{called(several[0])}{place_of(several[0], piece)} stops the gradient, the reference does not"
-        yield Hypothesis(
-            code="cut-gradient",
-            name=name,
-            acts={op.number: cut[op.number] for op in several},
-            message=_counted(message, several),
-            fix=f"don't cut the gradient at {at}: `{several[0].line}`",
-        )
+        acts, fix = {op.number: cut[op.number] for op in several}, f"don't cut the gradient at {at}"
+        message = _counted(message, several)
+        yield _at_call("cut-gradient", several[0], None, acts, message, fix, name=name, confirmed=False)
     if {"detach", "stop_gradient", "set_grad_enabled", "no_grad"} & set(piece.record.names):
         yield from _detached_outputs(piece, outputs)
         yield from _missing_detaches(piece, ops)
@@ -745,15 +741,8 @@ def _missing_detaches(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     for op in ops:
         made = piece.floats(op.result)
         if any(not one.stop_gradient for one in made):
-            where = f"{called(op)}{place_of(op, piece)}"
-            detached = Hypothesis(
-                code="cut-gradient",
-                name="detach",
-                acts={op.number: then_first(lambda one: one.detach())},
-                message=f"the reference stops the gradient of the result of {where}",
-                fix=f"detach the result of {where}: `{op.line}`",
-            )
-            found.append((made[0], detached))
+            where = f"the result of {called(op)}{place_of(op, piece)}"
+            found.append((made[0], _detached(op, where, then_first(lambda one: one.detach()))))
     for op in ops:
         given = [
             at for at, one in enumerate(op.args) if piece.floats([one]) and not getattr(one, "stop_gradient", True)
@@ -762,20 +751,19 @@ def _missing_detaches(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
         for number in given if (len(given) > 1 or op.layer is not None) and op.written is None else ():
             name = names[number] if number < len(names) else str(number)
             where = f"`{name}` of {called(op)}{place_of(op, piece)}"
-            detached = Hypothesis(
-                code="cut-gradient",
-                name="detach",
-                acts={op.number: with_argument_detached(number)},
-                message=f"the reference stops the gradient of {where}",
-                fix=f"detach {where}: `{op.line}`",
-            )
-            found.append((op.args[number], detached))
+            found.append((op.args[number], _detached(op, where, with_argument_detached(number))))
     wanted = piece.record.detached
     first = {
         id(one): any(sketch.close(Sketch(numpy_of(one)), SAME_SINGLE) for sketch in wanted)
         for one, _ in (found if wanted else ())
     }
     yield from (one for _, one in sorted(found, key=lambda each: not first.get(id(each[0]))))
+
+
+def _detached(op: Op, what: str, act: Act) -> Hypothesis:
+    message = f"the reference stops the gradient of {what}"
+    acts = {op.number: act}
+    return _at_call("cut-gradient", op, None, acts, message, f"detach {what}", name="detach", confirmed=False)
 
 
 # The place where the programs part, if no edit mends it: the reference's tensors put in.
@@ -803,15 +791,15 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     mine, other = _first_unlike(ours, theirs, walk) or (op, step)
     at = next((one for one in (other, *reversed(theirs)) if one.place), None)
     otherwise = _reads_otherwise(ours, theirs, piece)
-    if at is None:
-        fix = f"compare the code of {piece.shown} with the reference's"
-    else:
+    fix, lines = f"compare the code of {piece.shown} with the reference's", Lines()
+    if at is not None:
         here, there = otherwise or _statements(mine, at, first, walk)
         if here.reading == there.reading:
             mine_in, theirs_in = (codes_of(frame for one in calls for frame in one.frames) for calls in (ours, theirs))
             here, there = only_unlike(mine_in, theirs_in) or (here, there)
         where_at = f" at {here.place}" if here.place != mine.place else place_of(mine, piece)
         fix = f"do{where_at} (`{here.line}`) what the reference does at {there.place}: `{there.line}`"
+        lines = Lines(here.source, there.source)
     beside = f"; {len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""
     given = [walk.matched[key] for key in walk.given(op)]
     equal = bool(given) and all(set(one) & set(step.given) for one in given)
@@ -831,6 +819,7 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         evidence=f"with the reference's {proof} the error is gone; the port's {walk.statement(op, quoted=False)}; "
         f"the reference's {walk.statement(step, quoted=False)}",
         place=holder_of((op for one in walk.partings for op in one.ops), piece),
+        lines=lines,
     )
 
 

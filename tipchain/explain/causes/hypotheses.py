@@ -7,22 +7,38 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
+from typing import NamedTuple
 
 from tipchain.core.progress import Pace
-from tipchain.explain.causes.piece import Edit, Piece
+from tipchain.explain.causes.lines import innermost
+from tipchain.explain.causes.piece import Edit, Piece, ReferenceCall
 from tipchain.explain.causes.program import LAYER, Act, Op
 from tipchain.explain.causes.walk import Walk
-from tipchain.explain.findings import Cause, Diagnosis, shown_path
+from tipchain.explain.findings import CodeEdit, Diagnosis, SourceLine, shown_path
 from tipchain.explain.locate.matching import common_path
 from tipchain.explain.locate.verdicts import LayerVerdict, effective_bits
 from tipchain.numbers.tolerance import EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
 
 
+class Lines(NamedTuple):
+    """The port's line and the reference's; None of one that is not known."""
+
+    port: SourceLine | None = None
+    reference: SourceLine | None = None
+
+
+NO_LINES = Lines()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hypothesis(Cause):
+class Hypothesis:
     """One thing changed in the port's piece; the layer's name comes before the message.
 
     Attributes:
+        code: the kind, one of `KINDS`.
+        message: one sentence.
+        fix: the line to change.
+        name: the argument, function, operand, parameter or setting that it is about.
         acts: what stands in place of calls, by number.
         edit: what is done to the piece's outputs.
         within: a context in which the layer is changed; it takes the change back.
@@ -30,8 +46,14 @@ class Hypothesis(Cause):
         changes: how many settings or places are changed at once.
         evidence: what is known beside the numbers.
         place: the path within the piece of the layer that is wrong; None: the layer whose code makes the calls.
+        lines: the statement to change, and the reference's that does it otherwise.
+        code_edit: what to change in it.
     """
 
+    code: str
+    message: str
+    fix: str
+    name: str = ""
     acts: Mapping[int, Act] = field(default_factory=dict)
     edit: Edit | None = None
     within: Callable[[], AbstractContextManager[None]] | None = None
@@ -39,6 +61,8 @@ class Hypothesis(Cause):
     changes: int = 1
     evidence: str = ""
     place: str | None = None
+    lines: Lines = NO_LINES
+    code_edit: CodeEdit | None = None
 
     def placed(self, ops: Sequence[Op], piece: Piece) -> str:
         """Return the path within the piece of the innermost layer that holds all that is changed, of the piece's calls."""
@@ -213,7 +237,17 @@ def called(op: Op) -> str:
 
 def place_of(op: Op, piece: Piece) -> str:
     """Return where a call stands, for messages."""
-    return f" at {op.place}" if op.place and not (op.name == LAYER and not op.path) else f" in {piece.shown}"
+    return f" at {op.place}" if _has_line(op) else f" in {piece.shown}"
+
+
+def lines_of(op: Op, step: ReferenceCall | None = None) -> Lines:
+    """Return the lines of a call and of the reference's counterpart."""
+    port = innermost(op.frames).source if _has_line(op) else None
+    return Lines(port, innermost(step.frames).source if step is not None else None)
+
+
+def _has_line(op: Op) -> bool:
+    return bool(op.place) and not (op.name == LAYER and not op.path)
 
 
 def index_text(item: object) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from tipchain.core.language import listed
 from tipchain.errors import Outcome, TipchainError
 from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, open_both
-from tipchain.explain.findings import Diagnosis, PieceCheck, at_source, failed_to_run
+from tipchain.explain.findings import Diagnosis, PieceCheck, at_source, failed_to_run, source_of
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.preflight.optimizers import (
     SHOWN,
@@ -159,7 +159,17 @@ def causes(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> tu
         fix = "clip the port's gradients as the reference's are: `grad_clip=` of its optimizer, or `clip=` of its loop"
         if any(clips):
             evidence = f"{proof}; {shown.message}"
-            alone.append(replace(shown, code="setting", message=message, evidence=evidence, explained=share, fix=fix))
+            alone.append(
+                replace(
+                    shown,
+                    code="setting",
+                    name="grad_clip",
+                    message=message,
+                    evidence=evidence,
+                    explained=share,
+                    fix=fix,
+                )
+            )
     told = [*alone, *(_of_setting(one, f"{shown.message}; {shown.evidence}") for one in found)]
     return tuple(told) or (shown,)
 
@@ -175,11 +185,13 @@ def _gone(ran: _Ran, other: _Ran, aside: set[str]) -> float:
 def _of_setting(setting: SettingDifference, evidence: str, explained: float | None = None) -> Diagnosis:
     return Diagnosis(
         code="setting",
+        name=setting.name,
         port_path=OPTIMIZER,
         message=setting.message,
         evidence=evidence,
         explained=explained,
         fix=setting.fix,
+        edit=setting.edit,
     )
 
 
@@ -226,6 +238,7 @@ def _shown(ran: _Ran) -> Diagnosis:
         f"makes the step {_glimpse(expected)}, the port {_glimpse(actual)}{words}",
         evidence=f"the reference's is {classes[0]}; the port's is {classes[1]}{note}",
         fix=f"compare the step() of {where} with the reference's",
+        place=source_of(optimizer) if own else None,
     )
 
 

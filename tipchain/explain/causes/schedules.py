@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from types import ModuleType
 
@@ -60,7 +60,8 @@ def _causes(
         if curve is not None and _close(expected, factor * curve).all():
             proof = f"{shown}; with the reference's value the port's own schedule gives the reference's rates"
             if differences:
-                return tuple(_diagnosis("setting", one.message, proof, one.fix, 1.0) for one in differences)
+                told = [(one, _diagnosis("setting", one.message, proof, one.fix, 1.0)) for one in differences]
+                return tuple(replace(cause, name=one.name, edit=one.edit) for one, cause in told)
             fix = f"use `paddle.optimizer.lr.{mended.call}`"
             return (_diagnosis("setting", classes, proof, fix, 1.0),)
     own = "" if factor == 1 else f", and {name} has {factor:.6g} times its rate"

@@ -15,14 +15,23 @@ import numpy as np
 from tipchain.core.language import listed
 from tipchain.core.progress import Pace
 from tipchain.explain.causes.edits import alike, by_substitution, cut_gradients, edits, only_in_one, other_layers
-from tipchain.explain.causes.hypotheses import Hypothesis, Trial, Trials, below, called, lower_precision, place_of
-from tipchain.explain.causes.lines import Frame, codes_of, namesake, only_unlike, reads_alike
+from tipchain.explain.causes.hypotheses import (
+    Hypothesis,
+    Lines,
+    Trial,
+    Trials,
+    below,
+    called,
+    lower_precision,
+    place_of,
+)
+from tipchain.explain.causes.lines import Frame, codes_of, namesake, only_return, only_unlike, reads_alike
 from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.program import LAYER, has_own_backward
 from tipchain.explain.causes.settings import by_findings, by_meaning
 from tipchain.explain.causes.tensors import by_tensors, by_unsaved
 from tipchain.explain.causes.walk import Parting, Walk, acts_of, show
-from tipchain.explain.findings import Diagnosis, Finding, at_source, only_return, shown_path
+from tipchain.explain.findings import Diagnosis, Finding, SourceLine, shown_path, source_of
 from tipchain.explain.locate.between_layers import enlarge, holds
 from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
@@ -464,11 +473,13 @@ def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
     )
     others = ", ".join(dict.fromkeys(f"{other.hypothesis.code} `{other.hypothesis.name}`" for other in found[1:TOLD]))
     beside = f"{others} would explain as much" if others else ""
-    fix, source = BLANK.sub("", _fix(one, piece)), None
-    if one.code != "parting" and (apart := _source_of(one, trials)):
+    fix, line = _fix(one, piece)
+    lines, fix = one.lines._replace(port=line), BLANK.sub("", fix)
+    apart = None if one.code == "parting" else _source_of(one, trials)
+    if apart is not None:
         here, there = apart
         fix += f"; {here.place} (`{here.line}`) reads otherwise than {there.place} (`{there.line}`) of the reference"
-        source = here.source
+        lines = Lines(here.source, there.source)
     place = join(piece.theirs.path, one.placed(trials.base.ops, piece))
     return Diagnosis(
         code=one.code,
@@ -478,7 +489,9 @@ def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
         evidence="; ".join(part for part in (one.evidence, numbers, beside) if part),
         explained=min(trial.explained, 1.0),
         fix=fix,
-        place=source,
+        place=lines.port,
+        reference_place=lines.reference,
+        edit=None if apart else one.code_edit,
     )
 
 
@@ -492,18 +505,16 @@ def _source_of(one: Hypothesis, trials: Trials) -> tuple[Frame, Frame] | None:
     return only_unlike(mine, [other for one in mine if (other := namesake(one, codes))])
 
 
-def _fix(one: Hypothesis, piece: Piece) -> str:
-    """Return the line to change, with the place of the layer's forward where no other is told."""
-    if ".py:" in one.fix or piece.atomic & {""} or piece.loss or one.code == "buffer":
-        return one.fix
-    kind = type(piece.port)
-    place = at_source(kind.forward).removeprefix(" at ")
-    if not place or kind.__module__.partition(".")[0] == "paddle":
-        return one.fix
-    line = only_return(kind.forward) if one.edit is not None else None
+def _fix(one: Hypothesis, piece: Piece) -> tuple[str, SourceLine | None]:
+    """Return the fix and its line, those of the layer's forward where no other is told."""
+    forward = source_of(type(piece.port).forward)
+    told = one.lines.port is not None or piece.atomic & {""} or piece.loss or one.code == "buffer"
+    if told or forward is None or type(piece.port).__module__.partition(".")[0] == "paddle":
+        return one.fix, one.lines.port
+    line = only_return(type(piece.port).forward) if one.edit is not None else None
     if line is not None:
-        return f"{one.fix} at {place.rpartition(':')[0]}:{line[0]}: `{line[1]}`"
-    return f"{one.fix} (forward at {place})"
+        return f"{one.fix} at {line.short}: `{line.code}`", line
+    return f"{one.fix} (forward at {forward.short})", forward
 
 
 def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:

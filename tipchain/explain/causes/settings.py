@@ -9,7 +9,7 @@ from functools import partial
 from inspect import signature
 from types import ModuleType
 
-from tipchain.explain.causes.hypotheses import Hypothesis, below, class_of, place_of, same_setting
+from tipchain.explain.causes.hypotheses import Hypothesis, below, class_of, lines_of, place_of, same_setting
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, Op, instead
 from tipchain.explain.findings import CONSTRUCTED, Finding
@@ -34,7 +34,10 @@ def by_findings(piece: Piece, ops: Sequence[Op], findings: Sequence[Finding]) ->
             found = list(_applied(finding, reference, layer, calls, piece))
         except (AttributeError, TypeError, ValueError):  # a user's own class keeps its settings in another way
             continue
-        tried += [replace(one, fix=finding.fix, evidence=CONSTRUCTED, place=theirs, confirmed=True) for one in found]
+        tried += [
+            replace(one, fix=finding.fix, code_edit=finding.edit, evidence=CONSTRUCTED, place=theirs, confirmed=True)
+            for one in found
+        ]
     yield from tried
 
 
@@ -48,7 +51,7 @@ def _applied(
             code="setting",
             name="mode",
             message=f"it is in {present} mode, the reference is in {wanted} mode",
-            fix=finding.fix,
+            fix="",
             within=partial(attributes, layer, training=reference.training),
         )
         return
@@ -62,7 +65,7 @@ def _applied(
             code="structure",
             name=finding.code,
             message=f"it is a `{class_of(layer)}`, the reference's a `{type(reference).__name__}`",
-            fix=finding.fix,
+            fix="",
             acts={op.number: instead(made) for op in calls},
         )
         return
@@ -71,7 +74,7 @@ def _applied(
             code="argument",
             name=finding.code,
             message=f"its `{argument}` is {port_value!r}, the reference's {tidy(value)!r}",
-            fix=finding.fix,
+            fix="",
             within=partial(attributes, layer, **changes),
         )
 
@@ -152,6 +155,7 @@ def by_meaning(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
                 confirmed=True,
                 message=f"Paddle's `{kind}`{where} {known.words}",
                 fix=f"write `{known.write.format(**given)}` for `{kind}`{where}",
+                lines=lines_of(op),
                 place=op.path if op.name == LAYER else None,
             )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tipchain.core.language import listed
-from tipchain.explain.findings import Effect, Finding
+from tipchain.explain.findings import CodeEdit, Effect, Finding
 from tipchain.explain.locate.differences import relative_arranged
 from tipchain.explain.locate.matching import CallPair, LayerPair, common_path
 from tipchain.explain.locate.trace import TracedValue
@@ -104,13 +104,15 @@ def _compare(pair: PairedLayers, kind: LayerKind) -> Iterator[Finding]:
         terms = f" ({tidy(actual)!r} in torch's terms)" if looks_alike and one.code != "time-order" else ""
         hint = f", {one.hint}" if looks_alike and one.hint else ""
         value = tidy(one.write(not actual if one.code == "time-order" else expected))
-        wanted = ", ".join(f"{name}={value!r}" for name in one.argument.split(", "))
+        arguments = tuple((name, repr(value)) for name in one.argument.split(", "))
+        wanted = ", ".join(map("=".join, arguments))
         yield pair.finding(
             one.code,
             (reference, port),
             f"{name_of(pair)} has {port}{terms} where torch's has {reference}",
             f"{one.lacking} in {place_of(pair)}" if one.lacking else f"pass `{wanted}` to {place_of(pair)}{hint}",
             effect=effect,
+            edit=None if one.lacking else CodeEdit(kind="pass", call=type(pair.port).__name__, arguments=arguments),
         )
 
 
@@ -155,12 +157,14 @@ def _class_in_paddle(kind: LayerKind, layer: object) -> str:
 
 def _other_type(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Finding:
     reference, port = f"nn.{type(pair.reference).__name__}", f"nn.{type(pair.port).__name__}"
+    wanted = f"paddle.nn.{_class_in_paddle(ours, pair.reference)}"
     return pair.finding(
         "layer-type",
         (reference, port),
         f"{name_of(pair)} is a {port} where torch's is a {reference}",
-        f"make {place_of(pair)} a `paddle.nn.{_class_in_paddle(ours, pair.reference)}`",
+        f"make {place_of(pair)} a `{wanted}`",
         effect="elsewhere" if never_alike(ours, theirs) else "none",
+        edit=CodeEdit(kind="make", call=type(pair.port).__name__, written=wanted),
     )
 
 
@@ -171,14 +175,19 @@ def _other_dropout(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Fi
         return None
     rate = plain(pair.reference.p if missing else pair.port.p)
     values = (f"p={rate!r}", "nn.Identity") if missing else ("nn.Identity", f"p={rate!r}")
+    wanted = f"paddle.nn.{_class_in_paddle(ours, pair.reference)}" if missing else "paddle.nn.Identity"
     word = "nothing, torch's drops with" if missing else "something, torch's nothing:"
     return pair.finding(
         "missing-dropout" if missing else "extra-dropout",
         values,
         f"{name_of(pair)} drops {word} p={rate!r}",
-        f"make {place_of(pair)} a `paddle.nn.{_class_in_paddle(ours, pair.reference)}({rate!r})`"
-        if missing
-        else f"make {place_of(pair)} a `paddle.nn.Identity`",
+        f"make {place_of(pair)} a `{wanted}({rate!r})`" if missing else f"make {place_of(pair)} a `{wanted}`",
+        edit=CodeEdit(
+            kind="make",
+            call=type(pair.port).__name__,
+            written=wanted,
+            arguments=(("p", repr(rate)),) if missing else (),
+        ),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 
 from tipchain.core.language import listed
+from tipchain.explain.findings import CodeEdit
 from tipchain.facts.optimizers import ABSENT, BY_CLASS, BY_NAME, DEFAULTS, OptimizerKind
 from tipchain.facts.settings import plain, same, tidy
 from tipchain.framework_types import Optimizer, Options, Setting, Tensor
@@ -75,6 +76,17 @@ class SettingDifference:
         if self.names is None:
             return f"`{self.name}` of the port's schedule is {actual}, the reference's {expected}"
         return f"`{self.name}` of the port's optimizer is {actual}{where}, the reference's {expected}"
+
+    @property
+    def edit(self) -> CodeEdit | None:
+        """What to pass to the optimizer or the schedule; None where it takes another class, or another group."""
+        value = repr(tidy(self.expected))
+        if self.name == "weight_decay":
+            form, coefficient = self.expected[0] if self.expected else ("decoupled", 0)
+            value = "" if form == "decoupled" else f"paddle.regularizer.{form.upper()}Decay({coefficient:.9g})"
+        if not value or self.name == "kind" or (self.name == "learning_rate" and self.names):
+            return None
+        return CodeEdit(kind="pass", call="", arguments=((self.name, value),))
 
 
 def _kind(optimizer: object, side: int) -> OptimizerKind | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from tipchain.explain.findings import Effect, Finding
+from tipchain.explain.findings import CodeEdit, Effect, Finding
 from tipchain.facts.settings import LayerKind, Shape, held, ntuple, space
 from tipchain.framework_types import Model
 
@@ -27,6 +27,7 @@ class PairedLayers(NamedTuple):
         *,
         kind: Literal["argument", "flag"] = "argument",
         effect: Effect = "here",
+        edit: CodeEdit | None = None,
     ) -> Finding:
         """Return a difference between them, given both ``values`` as the frameworks write them."""
         reference, port = values
@@ -40,6 +41,7 @@ class PairedLayers(NamedTuple):
             message=message,
             fix=fix,
             effect=effect,
+            edit=edit,
         )
 
 

@@ -249,7 +249,7 @@ class _Trial:
                 f"leave {place_of(pair)} with `padding_idx=None`, which in Paddle zeroes the output, and stop the "
                 f"gradient of row {row} of its weight"
             )
-            one = replace(one, fix=fix)
+            one = replace(one, fix=fix, edit=None)
         if paths in self.faulty:
             return replace(one, effect="here")
         tokens: list[Array] = []
