@@ -43,41 +43,6 @@ SIDE_NAMES = ("reference", "port")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """A difference that is there before anything runs: an argument, a parameter, a setting, a flag.
-
-    Attributes:
-        code: a slug: ``"epsilon"``, ``"momentum"``, ``"padding"``, ``"weight-decay"``.
-        kind: what is set differently: ``"argument"`` of a layer, ``"parameter"``, ``"flag"``.
-        reference_path: the layer in torch's model; empty for what belongs to no layer.
-        port_path: the layer in Paddle's.
-        reference: the reference's value, as torch would write it.
-        port: the port's, as Paddle would.
-        message: one sentence with both values.
-        fix: what to write in the port.
-        effect: ``"here"``: the results differ; ``"elsewhere"``: other inputs, another mode or a training would show it, and
-            the message says which; ``"none"``: it changes no result and no training; told, but it fails nothing.
-        edit: what to change in the line that makes the layer; None where that is no change of one call.
-    """
-
-    code: str
-    kind: Literal["argument", "parameter", "flag"]
-    reference_path: str = ""
-    port_path: str = ""
-    reference: str
-    port: str
-    message: str
-    fix: str
-    effect: Effect = "here"
-    edit: CodeEdit | None = None
-
-    @property
-    def harmless(self) -> bool:
-        """Whether it fails nothing."""
-        return self.effect == "none"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLine:
     """A line of a user's code.
 
@@ -129,13 +94,15 @@ class CodeEdit:
 
 CONSTRUCTED = "the reference is constructed this way"
 """Evidence of a cause that construction tells."""
+BUILT = ("argument", "structure")
+"""Kinds of differences between layers' own construction."""
 UNEXPLAINED = ("unknown", "nan", "parting")
 """Kinds of diagnoses that only show the difference; their fraction is the best failed edit's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """A cause that explains an error.
+    """A cause that explains an error, or a difference of construction that is there before anything runs.
 
     Attributes:
         code: the kind, one of `KINDS`.
@@ -155,6 +122,10 @@ class Diagnosis:
         run: how the models ran when it showed: ``"in train mode"``; empty for the inputs and the mode that were given.
         edit: what to change in the statement at ``place``; None where that is no change of one call.
         corrected: the line at ``place`` as it should be; empty where it is not known.
+        reference: of a difference of construction the reference's value, as torch would write it.
+        port: the port's, as Paddle would.
+        effect: ``"here"``: the results differ; ``"elsewhere"``: other inputs, another mode or a training would show it, and
+            the message says which; ``"none"``: it changes no result and no training; told, but it fails nothing.
     """
 
     code: str
@@ -173,6 +144,14 @@ class Diagnosis:
     run: str = ""
     edit: CodeEdit | None = None
     corrected: str = ""
+    reference: str = ""
+    port: str = ""
+    effect: Effect = "here"
+
+    @property
+    def harmless(self) -> bool:
+        """Whether it fails nothing."""
+        return self.effect == "none"
 
     @property
     def is_known(self) -> bool:
@@ -188,7 +167,7 @@ class Diagnosis:
     def summary(self) -> str:
         """The fault, its place, and its fix, in one line."""
         place = self.place
-        known = place is None or f"{Path(place.file).name}:{place.line}" in self.message
+        known = place is None or place.short in self.message
         return self.message + ("" if known else f" ({place})") + (f"; fix: {self.fix}" if self.fix else "")
 
     @property
@@ -197,9 +176,37 @@ class Diagnosis:
         code = self.place.code.strip() if self.place else ""
         return self.fix.removesuffix(f": `{code}`") if code else self.fix
 
-    def says(self, finding: Finding) -> bool:
+    def says(self, finding: Diagnosis) -> bool:
         """Tell whether it names the same difference of construction in the same layer."""
-        return self.name == finding.code and finding.port_path in self.layers
+        return self.name == finding.name and finding.port_path in self.layers
+
+
+def difference(
+    name: str,
+    values: tuple[str, str],
+    message: str,
+    fix: str,
+    *,
+    code: str = "argument",
+    paths: tuple[str, str] = ("", ""),
+    effect: Effect = "here",
+    edit: CodeEdit | None = None,
+) -> Diagnosis:
+    """Return a difference of construction, given both values as the frameworks write them, and both layers' paths."""
+    (reference, port), (reference_path, port_path) = values, paths
+    return Diagnosis(
+        code=code,
+        name=name,
+        port_path=port_path,
+        reference_path=reference_path,
+        message=message,
+        evidence=f"reference {reference}, port {port}",
+        fix=fix,
+        reference=reference,
+        port=port,
+        effect=effect,
+        edit=edit,
+    )
 
 
 def shown_path(path: str) -> str:

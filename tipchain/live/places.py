@@ -6,7 +6,7 @@ import ast
 import functools
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tipchain.explain.causes.lines import (
@@ -135,12 +135,10 @@ class _Finder:
     def forward(self, path: str, name: str) -> SourceLine | None:
         """Return where the forward of a layer's class begins, or its only line that calls a function; None of no user's code."""
         forward = type(self.layers[path]).forward if path in self.layers else None
-        begins, node = place_callable(forward), node_of(forward)
-        if begins is None or node is None:
-            return begins
-        named = name.rpartition(".")[2]
-        found = {one.lineno for one in ast.walk(node) if isinstance(one, ast.Call) and called_name(one) == named}
-        return SourceLine.at(begins.file, found.pop()) if len(found) == 1 else begins
+        begins, code = place_callable(forward), node_of(forward)
+        called = [one for one in ast.walk(code[1]) if isinstance(one, ast.Call)] if code is not None else []
+        found = {one.lineno for one in called if called_name(one) == name.rpartition(".")[2]}
+        return SourceLine.at(begins.file, found.pop()) if begins is not None and len(found) == 1 else begins
 
     def builders(self) -> list[Code]:
         """Return the functions of the layers' files that build them."""
@@ -194,30 +192,17 @@ def _element(holder: _Made, name: str, kind: str) -> _Made:
     The container's own line is returned where that finds none, or several.
     """
     line, node, scope = holder
-    listed = _listed(node)
-    keyed = [pair for number, one in enumerate(listed) for pair in _keyed(one, str(number))]
-    found = (
-        [] if any(isinstance(one, ast.Starred) for one in listed) else [inner for key, inner in keyed if key == name]
-    )
-    found = found or [one for one in ast.walk(scope) if isinstance(one, ast.Call) and called_name(one) == kind]
-    if len(found) != 1:
-        return holder
-    return SourceLine.at(line.file, line.line + found[0].lineno - node.lineno), found[0], scope
-
-
-def _listed(node: ast.expr) -> Sequence[ast.expr]:
-    """Return the elements of a list, or the arguments of a container's call."""
     listed: Sequence[ast.expr] = node.args if isinstance(node, ast.Call) else getattr(node, "elts", ())
-    return listed[0].elts if len(listed) == 1 and isinstance(listed[0], ast.List | ast.Tuple) else listed
-
-
-def _keyed(node: ast.expr, number: str | None) -> Iterator[tuple[str | None, ast.expr]]:
-    """Yield an element with its name, as Paddle's ``Sequential(("name", layer), ...)`` has it, else with its number."""
-    match node:
-        case ast.Tuple(elts=[ast.Constant(value=str(given)), inner]):
-            yield given, inner
-        case inner:
-            yield number, inner
+    listed = listed[0].elts if len(listed) == 1 and isinstance(listed[0], ast.List | ast.Tuple) else listed
+    found: list[ast.expr] = []
+    for number, one in enumerate(() if any(isinstance(one, ast.Starred) for one in listed) else listed):
+        match one:
+            case ast.Tuple(elts=[ast.Constant(value=str(given)), inner]):  # Paddle's Sequential(("name", layer), ...)
+                found += [inner] if given == name else []
+            case _:
+                found += [one] if str(number) == name else []
+    found = found or [one for one in ast.walk(scope) if isinstance(one, ast.Call) and called_name(one) == kind]
+    return (SourceLine.at(line.file, found[0].lineno), found[0], scope) if len(found) == 1 else holder
 
 
 def _own_classes(layer: object) -> list[type]:
@@ -229,30 +214,23 @@ def _child(cls: type, name: str, *, constant: bool = False) -> _Made | None:
 
     ``constant``: it may be a number, which is no layer.
     """
-    source, tree = source_of(cls), node_of(cls)
-    for node in ast.walk(tree) if source is not None and tree is not None else ():
+    file, tree = node_of(cls) or ("", ast.Module(body=[], type_ignores=[]))
+    for node in ast.walk(tree):
         made = _made(node, name)
-        if (
-            source is not None
-            and tree is not None
-            and made is not None
-            and (constant or not isinstance(made, ast.Constant))
-        ):
+        if made is not None and (constant or not isinstance(made, ast.Constant)):
             functions = (one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef))  # the outer ones first
             scope = next((one for one in functions if node in ast.walk(one)), tree)
-            return SourceLine.at(source.file, node.lineno), made, scope  # type: ignore[attr-defined]
+            return SourceLine.at(file, node.lineno), made, scope  # type: ignore[attr-defined]
     return None
 
 
 def place_written(layer: object, name: str) -> SourceLine | None:
     """Return the last statement by which a layer's class changes an attribute after its construction."""
-    for cls in _own_classes(layer):
-        source, tree = source_of(cls), node_of(cls)
-        methods = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)] if tree is not None else []
-        later = [one for one in methods if one.name != "__init__"]
-        found = [one.lineno for method in later for one in ast.walk(method) if _writes(one, name)]  # type: ignore[attr-defined]
-        if source is not None and found:
-            return SourceLine.at(source.file, max(found))
+    for file, tree in filter(None, map(node_of, _own_classes(layer))):
+        methods = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name != "__init__"]
+        found = [one.lineno for method in methods for one in ast.walk(method) if _writes(one, name)]  # type: ignore[attr-defined]
+        if found:
+            return SourceLine.at(file, max(found))
     return None
 
 

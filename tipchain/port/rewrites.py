@@ -305,17 +305,10 @@ def _arguments(row: LayerKind | None) -> set[str]:
 
 
 def _class(source: PortFile, line: int, edit: CodeEdit) -> Iterator[Rewrite]:
-    """Yield a statement that makes a layer of another class, with the arguments it has and without; its like first."""
-    wanted, row = edit.written, _row(own_name(ast.parse(edit.written, mode="eval").body))
-    family = row.family if row is not None else ""
-
-    def unlike(call: ast.Call) -> bool:
-        known = _row_of(called_name(call), source)
-        return known is None or known.family != family
-
-    for call in sorted(source.nodes(line, ast.Call), key=unlike):
-        yield source.replaced((call.func, wanted))
-        yield source.replaced((call, f"{wanted}({', '.join(map('='.join, edit.arguments))})"))
+    """Yield a statement that makes a layer of another class, with the arguments it has and without."""
+    for call in sorted(source.nodes(line, ast.Call), key=lambda one: called_name(one) != edit.call):
+        yield source.replaced((call.func, edit.written))
+        yield source.replaced((call, f"{edit.written}({', '.join(map('='.join, edit.arguments))})"))
 
 
 def _as_reference(

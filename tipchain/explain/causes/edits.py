@@ -101,10 +101,6 @@ def alike(partings: Sequence[Parting]) -> list[list[Parting]]:
     return list(found.values())
 
 
-def _counted(message: str, group: Sequence[object]) -> str:
-    return f"{message}, in {len(group)} calls" if len(group) > 1 else message
-
-
 # Arguments of a call that are no tensors.
 
 
@@ -170,8 +166,10 @@ def _with_arguments(
         )
         fix = f"pass {', '.join(f'`{each}={one!r}`' for _, each, _, one in chosen)} to `{op.name}`{where}"
     acts = dict.fromkeys(numbers, with_arguments({slot: one for slot, _, _, one in chosen}))
-    message = _counted(f"{message}{_at(step)}", numbers)
-    return _at_call("argument", op, step, acts, message, fix, name=name, changes=len(chosen), code_edit=change)
+    message = f"{message}{_at(step)}"
+    return _at_call(
+        "argument", op, step, acts, message, fix, name=name, calls=len(numbers), changes=len(chosen), code_edit=change
+    )
 
 
 def _at_call(
@@ -331,9 +329,10 @@ def _function(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
         op,
         step,
         {one.op.number: act for one in group},
-        _counted(f"it calls `{name}`{where}, the reference `{step.said}{how}`{_at(step)}", group),
+        f"it calls `{name}`{where}, the reference `{step.said}{how}`{_at(step)}",
         f"write `{step.name}{how}` for `{name}`{where}",
         name=step.name,
+        calls=len(group),
         place=op.path if op.name == LAYER else None,
         code_edit=None if op.name == LAYER else change,
     )
@@ -385,7 +384,7 @@ def _operand_order(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterat
         f"give {called(op)}{where} its tensors in the order {order}",
         CodeEdit(kind="order", call=op.name, order=tuple(order)),
     )
-    yield _at_call("operand-order", op, step, acts, _counted(message, group), fix, name=op.name, code_edit=change)
+    yield _at_call("operand-order", op, step, acts, message, fix, calls=len(group), code_edit=change)
 
 
 def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -532,7 +531,8 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
         name=step.name,
         confirmed=True,
         acts=acts,
-        message=_counted(f"it lacks `{step.said}`{by} {where}{_has(step)}", group),
+        message=f"it lacks `{step.said}`{by} {where}{_has(step)}",
+        calls=len(group),
         fix=f"apply `{step.name}{_shown(settings)}`{by} {where}: `{statement.line}`",
         lines=Lines(statement.source, innermost(step.frames).source),
         code_edit=_applied(step, beside, "before" if behind is None else "after", settings, piece),
@@ -572,7 +572,8 @@ def _missing_behind(group: Sequence[Parting], piece: Piece, walk: Walk) -> Itera
         name=step.name,
         confirmed=True,
         acts=acts,
-        message=_counted(f"it lacks `{step.said}` after {called(op)} at {statement.place}{_has(step)}", group),
+        message=f"it lacks `{step.said}` after {called(op)} at {statement.place}{_has(step)}",
+        calls=len(group),
         fix=f"apply `{step.name}` after {called(op)} at {statement.place}: `{statement.line}`",
         lines=Lines(statement.source, innermost(step.frames).source),
         code_edit=_applied(step, op, "after", {}, piece),
@@ -630,9 +631,11 @@ def _without(op: Op, acts: Mapping[int, Act], piece: Piece) -> Hypothesis:
     where = place_of(op, piece)
     numbers = [one for one in op.args if _kind(one) == "number"]
     by = f" by {numbers[0]:.6g}" if op.name in BY and numbers else ""
-    message = _counted(f"it calls {called(op)}{by}{where}, the reference does not", list(acts))
+    message = f"it calls {called(op)}{by}{where}, the reference does not"
     change = CodeEdit(kind="remove", call=op.path if op.name == LAYER else op.name)
-    return _at_call("extra-call", op, None, acts, message, f"remove {called(op)}{where}", code_edit=change)
+    return _at_call(
+        "extra-call", op, None, acts, message, f"remove {called(op)}{where}", calls=len(acts), code_edit=change
+    )
 
 
 OPERATORS = {
@@ -700,8 +703,9 @@ def cut_gradients(piece: Piece, ops: Sequence[Op], outputs: Sequence[Array]) -> 
         several = [op for op in ops if op.number in cut and (op.name, op.place) == (name, at)]
         message = f"{called(several[0])}{place_of(several[0], piece)} stops the gradient, the reference does not"
         acts, fix = {op.number: cut[op.number] for op in several}, f"don't cut the gradient at {at}"
-        message = _counted(message, several)
-        yield _at_call("cut-gradient", several[0], None, acts, message, fix, name=name, confirmed=False)
+        yield _at_call(
+            "cut-gradient", several[0], None, acts, message, fix, name=name, calls=len(acts), confirmed=False
+        )
     if {"detach", "stop_gradient", "set_grad_enabled", "no_grad"} & set(piece.record.names):
         yield from _detached_outputs(piece, outputs)
         yield from _missing_detaches(piece, ops)

@@ -40,6 +40,7 @@ class Hypothesis:
         fix: the line to change.
         name: the argument, function, operand, parameter or setting that it is about.
         acts: what stands in place of calls, by number.
+        calls: calls that are changed alike.
         edit: what is done to the piece's outputs.
         within: a context in which the layer is changed; it takes the change back.
         confirmed: the reference has just this, as its construction or its code tells.
@@ -52,8 +53,9 @@ class Hypothesis:
 
     code: str
     message: str
-    fix: str
+    fix: str = ""
     name: str = ""
+    calls: int = 1
     acts: Mapping[int, Act] = field(default_factory=dict)
     edit: Edit | None = None
     within: Callable[[], AbstractContextManager[None]] | None = None
@@ -63,6 +65,11 @@ class Hypothesis:
     place: str | None = None
     lines: Lines = NO_LINES
     code_edit: CodeEdit | None = None
+
+    @property
+    def said(self) -> str:
+        """The message, with the number of calls."""
+        return f"{self.message}, in {self.calls} calls" if self.calls > 1 else self.message
 
     def placed(self, ops: Sequence[Op], piece: Piece) -> str:
         """Return the path within the piece of the innermost layer that holds all that is changed, of the piece's calls."""

@@ -123,22 +123,22 @@ def _parsed(file: str) -> ast.Module:
     return ast.Module(body=[], type_ignores=[])
 
 
-def node_of(value: object) -> ast.FunctionDef | ast.ClassDef | None:
-    """Return the code of a function or a class, as it stands in its file; None where it has no source."""
+def node_of(value: object) -> tuple[str, ast.FunctionDef | ast.ClassDef] | None:
+    """Return the file of a function or a class, and its code as it stands there; None where it has no source."""
     source = source_of(value)
-    for node in ast.walk(_parsed(source.file)) if source is not None else ():
-        if source is not None and isinstance(node, ast.FunctionDef | ast.ClassDef):
-            begins = min([node.lineno, *(one.lineno for one in node.decorator_list)])
-            if source.line in (begins, node.lineno):
-                return node
+    every = ast.walk(_parsed(source.file)) if source is not None else ()
+    for node in (one for one in every if isinstance(one, ast.FunctionDef | ast.ClassDef)):
+        begins = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+        if source is not None and source.line in (begins, node.lineno):
+            return source.file, node
     return None
 
 
 def only_return(function: object) -> SourceLine | None:
     """Return the line of a function's one return statement; None where it has several, or no source."""
-    source, node = source_of(function), node_of(function)
-    found = [one.lineno for one in ast.walk(node) if isinstance(one, ast.Return)] if node is not None else []
-    return SourceLine.at(source.file, found[0]) if source is not None and len(found) == 1 else None
+    code = node_of(function)
+    found = [one.lineno for one in ast.walk(code[1]) if isinstance(one, ast.Return)] if code is not None else []
+    return SourceLine.at(code[0], found[0]) if code is not None and len(found) == 1 else None
 
 
 class Code(NamedTuple):

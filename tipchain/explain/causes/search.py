@@ -31,7 +31,7 @@ from tipchain.explain.causes.program import LAYER, has_own_backward
 from tipchain.explain.causes.settings import by_findings, by_meaning
 from tipchain.explain.causes.tensors import by_tensors, by_unsaved
 from tipchain.explain.causes.walk import Parting, Walk, acts_of, show
-from tipchain.explain.findings import Diagnosis, Finding, SourceLine, shown_path, source_of
+from tipchain.explain.findings import Diagnosis, SourceLine, shown_path, source_of
 from tipchain.explain.locate.between_layers import enlarge, holds
 from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
@@ -255,7 +255,7 @@ def diagnose(
     *,
     models: tuple[object, object],
     seed: int = 0,
-    findings: Sequence[Finding] = (),
+    findings: Sequence[Diagnosis] = (),
     like: Sequence[Diagnosis] = (),
     pace: Pace | None = None,
     inside: Collection[str] | None = None,
@@ -307,7 +307,7 @@ def _diagnose(
     piece: Piece,
     verdict: LayerVerdict,
     models: tuple[object, object],
-    findings: Sequence[Finding],
+    findings: Sequence[Diagnosis],
     like: Sequence[Diagnosis],
     pace: Pace | None,
     inside: Collection[str] | None,
@@ -329,7 +329,7 @@ def _diagnose(
             # The causes of other layers of the same type are few among all that could be tried.
             wanted = {said_alike(one.message, one.port_path) for one in like}
             every = chain.from_iterable(_groups(piece, trials, models) if wanted else ())
-            trials.run(one for one in every if said_alike(f"{piece.shown}: {one.message}", piece.theirs.path) in wanted)
+            trials.run(one for one in every if said_alike(f"{piece.shown}: {one.said}", piece.theirs.path) in wanted)
             trials.reserve = ()
         for group in () if trials.settled() else _groups(piece, trials, models):
             trials.run(group)
@@ -380,15 +380,7 @@ def _of_one_line(piece: Piece, walk: Walk, groups: Sequence[Sequence[Parting]]) 
             if len(lines) != 1 or ("", "") in lines:
                 continue
             numbers = [each.number for each in walk.ops if (each.name, each.place) in lines]
-            yield replace(
-                one,
-                acts=dict.fromkeys(numbers, next(iter(one.acts.values()))),
-                message=f"{COUNTED.sub('', one.message)}{f', in {len(numbers)} calls' if len(numbers) > 1 else ''}",
-            )
-
-
-COUNTED = re.compile(r", in \d+ calls$")
-"""How a message counts the calls that it is about."""
+            yield replace(one, acts=dict.fromkeys(numbers, next(iter(one.acts.values()))), calls=len(numbers))
 
 
 def diagnose_loss(piece: Piece) -> Diagnosis | None:
@@ -485,7 +477,7 @@ def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
         code=one.code,
         name=one.name,
         port_path=place,
-        message=BLANK.sub("", f"{shown_path(place)}: {one.message}"),
+        message=BLANK.sub("", f"{shown_path(place)}: {one.said}"),
         evidence="; ".join(part for part in (one.evidence, numbers, beside) if part),
         explained=min(trial.explained, 1.0),
         fix=fix,
@@ -526,7 +518,7 @@ def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
     if piece.backward and own:
         tried += f"; its results agree, and {listed(own, TOLD)} has a backward of its own, which may be wrong"
     if best is not None and best.explained:
-        tried += f"; the best ({best.hypothesis.message}) explains {best.explained:.1%}, less than {EXPLAINED:.0%}"
+        tried += f"; the best ({best.hypothesis.said}) explains {best.explained:.1%}, less than {EXPLAINED:.0%}"
     share = None if best is None else best.explained
     if verdict.nan or not trials.base.ops or not piece.record.steps:
         return _unknown(verdict, tried, share)
@@ -535,25 +527,17 @@ def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
 
 
 def _unknown(verdict: LayerVerdict, evidence: str, share: float | None) -> Diagnosis:
-    path = verdict.port_path
-    shown = shown_path(path)
-    share = None if share is None or not np.isfinite(share) else share
+    shown = shown_path(verdict.port_path)
+    fix = f"compare the code of {shown} with the reference's"
     if verdict.nan:
-        return Diagnosis(
-            code="nan",
-            port_path=path,
-            message=f"{shown}: {verdict.reason}",
-            evidence=evidence,
-            explained=share,
-            fix=f"look at what {shown} is given: a logarithm, root or division of what is 0 or negative, a softmax of nothing but -inf",
-        )
+        fix = f"look at what {shown} is given: a logarithm, root or division of what is 0 or negative, a softmax of nothing but -inf"
+    elif verdict.reference_path:
+        fix = f"compare the code of {shown} with the reference's `{verdict.reference_path}`"
     return Diagnosis(
-        code="parting",
-        port_path=path,
+        code="nan" if verdict.nan else "parting",
+        port_path=verdict.port_path,
         message=f"{shown}: {verdict.reason}",
         evidence=evidence,
-        explained=share,
-        fix=f"compare the code of {shown} with the reference's `{verdict.reference_path or type(verdict).__name__}`"
-        if verdict.reference_path
-        else f"compare the code of {shown} with the reference's",
+        explained=None if share is None or not np.isfinite(share) else share,
+        fix=fix,
     )
