@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from tipchain.explain.causes.lines import called_name, own_name
+from tipchain.explain.causes.lines import called_name as _made, own_name as _last
 from tipchain.explain.findings import CodeEdit, Diagnosis
 from tipchain.explain.source_edits import OPERATORS, PortFile, Rewrite, arguments_given, edits_at
 from tipchain.facts.functions import ALIASES, NAMES
@@ -54,7 +54,7 @@ def _row_of(name: str, source: PortFile) -> LayerKind | None:
     seen = set[str]()
     while name in classes and name not in seen and classes[name].bases:
         seen.add(name)
-        name = own_name(classes[name].bases[0])
+        name = _last(classes[name].bases[0])
     return _row(name)
 
 
@@ -96,7 +96,7 @@ def of_error(reason: str) -> Iterator[Rewrite]:
         yield from _as_tensor(source, line, no_tensor[1].removeprefix("elementwise_"), int(no_tensor[2]))
     elif "cast to ParamAttr" in message:
         for call in source.nodes(line, ast.Call):
-            yield from _as_torch([source], called_name(call))
+            yield from _as_torch([source], _made(call))
     elif promotion := PROMOTION.search(message):
         yield from _promoted(source, line, promotion[1], promotion[2])
     elif "matmul" in message:
@@ -110,7 +110,7 @@ def _as_torch(sources: list[PortFile], name: str) -> Iterator[Rewrite]:
     row = _row(name)
     wanted = next((f"paddle.compat.nn.{one}" for one in row.classes[0]), "") if row is not None else ""
     for source in sources if wanted and _value(wanted) is not None else ():
-        calls = (one for one in ast.walk(source.tree) if isinstance(one, ast.Call) and own_name(one.func) == name)
+        calls = (one for one in ast.walk(source.tree) if isinstance(one, ast.Call) and _last(one.func) == name)
         made = (one.func for one in calls if not any((each.arg or "").endswith("_attr") for each in one.keywords))
         changes: list[tuple[ast.AST, ast.AST | str]] = [(one, wanted) for one in made if ast.unparse(one) != wanted]
         if changes:
@@ -153,8 +153,8 @@ def _keywords(sources: list[PortFile], line: int, raised_by: str, keyword: str, 
         changes: list[tuple[ast.AST, ast.AST | str]] = []
         for call in (one for one in ast.walk(source.tree) if isinstance(one, ast.Call)):
             given = next((one for one in call.keywords if one.arg == keyword), None)
-            row = _row_of(called_name(call), source) if made else None
-            if given is None or (row is None and called_name(call) != raised_by and call not in raising):
+            row = _row_of(_made(call), source) if made else None
+            if given is None or (row is None and _made(call) != raised_by and call not in raising):
                 continue
             trait = _trait(row or _row(raised_by), keyword)
             name = trait.paddle if trait is not None else NAMES.get(keyword, "") if row is None else ""
@@ -213,7 +213,7 @@ def _as_tensor(source: PortFile, line: int, function: str, position: int) -> Ite
     """Yield a statement that gives a function, or an operator, a tensor for a number."""
     for node in source.nodes(line, ast.expr):
         operands: list[ast.expr] = []
-        if isinstance(node, ast.Call) and ALIASES.get(own_name(node.func), own_name(node.func)) == function:
+        if isinstance(node, ast.Call) and ALIASES.get(_last(node.func), _last(node.func)) == function:
             method = isinstance(node.func, ast.Attribute) and position == len(node.args)
             operands = [node.func, *node.args] if method else node.args
         elif isinstance(node, ast.BinOp) and isinstance(node.op, OPERATORS.get(function, ())):
@@ -291,9 +291,9 @@ def _passed(source: PortFile, line: int, edit: CodeEdit) -> Iterator[Rewrite]:
     everywhere = [one for one in ast.walk(source.tree) if isinstance(one, ast.Call)]
     here, names = source.nodes(line, ast.Call), dict(edit.arguments).keys()
     have = [one for one in everywhere if names <= {each.arg for each in one.keywords}]
-    taking = [one for one in (*here, *everywhere) if names <= _arguments(_row_of(called_name(one), source))]
+    taking = [one for one in (*here, *everywhere) if names <= _arguments(_row_of(_made(one), source))]
     calls = [*(one for one in have if one in here or one in taking), *taking]
-    for call in dict.fromkeys(calls) if all(called_name(one) != edit.call for one in here) else ():
+    for call in dict.fromkeys(calls) if all(_made(one) != edit.call for one in here) else ():
         spans = arguments_given(source, call, edit)
         if spans is not None:
             yield source.written(spans)
@@ -306,7 +306,7 @@ def _arguments(row: LayerKind | None) -> set[str]:
 
 def _class(source: PortFile, line: int, edit: CodeEdit) -> Iterator[Rewrite]:
     """Yield a statement that makes a layer of another class, with the arguments it has and without."""
-    for call in sorted(source.nodes(line, ast.Call), key=lambda one: called_name(one) != edit.call):
+    for call in sorted(source.nodes(line, ast.Call), key=lambda one: _made(one) != edit.call):
         yield source.replaced((call.func, edit.written))
         yield source.replaced((call, f"{edit.written}({', '.join(map('='.join, edit.arguments))})"))
 
