@@ -13,7 +13,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from tipchain.explain.causes.lines import called_name as _made, own_name as _last
+from tipchain.explain.causes.lines import called_name as _made
+from tipchain.explain.causes.lines import own_name as _last
 from tipchain.explain.findings import CodeEdit, Diagnosis
 from tipchain.explain.source_edits import OPERATORS, PortFile, Rewrite, arguments_given, edits_at
 from tipchain.facts.functions import ALIASES, NAMES
