@@ -85,20 +85,6 @@ class PortFile:
         return [one for one in ast.walk(statement) if isinstance(one, kind)] if statement is not None else []
 
     @property
-    def _first(self) -> ast.stmt:
-        """The first statement after docstring and ``__future__``."""
-        rest = (
-            one for one in self.tree.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
-        )
-        return next(one for one in rest if not (isinstance(one, ast.ImportFrom) and one.module == "__future__"))
-
-    @property
-    def _imported(self) -> set[str]:
-        """Names of modules that the file imports as they are called."""
-        imports = (one for one in self.tree.body if isinstance(one, ast.Import))
-        return {each.name for one in imports for each in one.names if each.asname is None}
-
-    @property
     def _starts(self) -> list[int]:
         """Where each line begins."""
         starts = [0]
@@ -125,9 +111,12 @@ class PortFile:
         ]
         if any("paddle." in written for *_, written in spans):
             imports = {*imports, "paddle"}
-        first = min(one.lineno for one in (self._first, *getattr(self._first, "decorator_list", ())))
-        at = self._starts[first - 1]
-        return self.written([*spans, *((at, at, f"import {name}\n") for name in imports - self._imported)])
+        body, own = self.tree.body, [one for one in self.tree.body if isinstance(one, ast.Import)]
+        imports -= {each.name for one in own for each in one.names if each.asname is None}
+        rest = (one for one in body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)))
+        first = next(one for one in rest if not (isinstance(one, ast.ImportFrom) and one.module == "__future__"))
+        at = self._starts[min(one.lineno for one in (first, *getattr(first, "decorator_list", ()))) - 1]
+        return self.written([*spans, *((at, at, f"import {name}\n") for name in imports)])
 
     def written(self, spans: Iterable[Span]) -> Rewrite:
         """Return the file with texts replaced; insertions at one place keep their order."""

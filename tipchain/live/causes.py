@@ -107,7 +107,10 @@ def explain_layers(
     for fault in verdicts:
         if fault.at_fault:
             faults.setdefault(fault.port_path, fault)
-    built = _built_otherwise(serious)
+    built: dict[str, tuple[object, ...]] = {}
+    for one in serious:
+        if one.code in BUILT:
+            built[one.port_path] = (*built.get(one.port_path, ()), (one.name, one.reference, one.port))
     found: list[Diagnosis] = []
     settled: dict[tuple[object, ...], Diagnosis] = {}
     by_type: dict[tuple[str, str], list[Diagnosis]] = {}
@@ -142,7 +145,8 @@ def explain_layers(
             cause = replace(one, stage=stage, reference_path=_counterpart(one.port_path, verdict, shown))
             if cause.is_known:
                 places.setdefault(path, cause.port_path)
-            same = next((other for other in found if _is_same(other, cause)), None)
+            known = [other for other in found if other.is_known and cause.is_known]
+            same = next((other for other in known if _alike(other) == _alike(cause)), None)
             if same is not None:
                 _joined(found, same, cause.port_path)
                 continue
@@ -187,25 +191,10 @@ def _counterpart(path: str, verdict: LayerVerdict, located: Located) -> str:
     return next((one.reference.path for one in known if one.port.path == path), verdict.reference_path)
 
 
-def _built_otherwise(findings: Sequence[Diagnosis]) -> dict[str, tuple[object, ...]]:
-    """Return the differences of layers' construction by path, to be compared with each other."""
-    found: dict[str, tuple[object, ...]] = {}
-    for one in findings:
-        if one.code in BUILT:
-            found[one.port_path] = (*found.get(one.port_path, ()), (one.name, one.reference, one.port))
-    return found
-
-
-def _is_same(one: Diagnosis, other: Diagnosis) -> bool:
-    """Tell whether two layers have one cause: said in the same words of each, and with the same fix."""
-    if not (one.is_known and other.is_known) or (one.code, one.name) != (other.code, other.name):
-        return False
-    return _said(one) == _said(other)
-
-
-def _said(one: Diagnosis) -> tuple[str, str]:
+def _alike(one: Diagnosis, *, by_message: bool = True) -> tuple[str, ...]:
     """Return what is said of a layer, which is the same of another one that has it."""
-    return said_alike(one.message, one.port_path), said_alike(one.fix, one.port_path)
+    texts = (one.fix, one.message) if by_message else (one.fix,)
+    return one.code, one.name, one.reference, one.port, *(said_alike(text, one.port_path) for text in texts)
 
 
 def _joined(found: list[Diagnosis], cause: Diagnosis, path: str) -> Diagnosis:
@@ -241,7 +230,12 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Diagnos
     for one in grave(findings):
         if any(_covers(cause, one) for cause in diagnoses):
             continue
-        shown = [each for each in findings if each.effect == "here" and _differs_likewise(each, one)]
+        shown = [
+            each
+            for each in findings
+            if each.effect == "here" and one.code in BUILT
+            if _alike(each, by_message=False) == _alike(one, by_message=False)
+        ]
         same = next((cause for cause in diagnoses if any(cause.says(each) for each in shown)), None)
         if same is None:
             serious.append(one)
@@ -257,7 +251,7 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Diagnos
     ]
     groups: dict[tuple[object, ...], list[Diagnosis]] = {}
     for one in serious:
-        groups.setdefault((one.name, one.reference, one.port, *_said(one)), []).append(one)
+        groups.setdefault(_alike(one), []).append(one)
     more = [
         replace(ones[0], paths=tuple(one.port_path for one in ones) if len(ones) > 1 else ())
         for ones in groups.values()
@@ -265,11 +259,6 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Diagnos
     first = next((one.port_path for one in diagnoses), None)
     ahead = [one for one in more if first in one.layers and first not in [each.port_path for each in kept]]
     return [*ahead, *kept, *(one for one in more if one not in ahead)]
-
-
-def _differs_likewise(one: Diagnosis, other: Diagnosis) -> bool:
-    told = [(each.name, each.reference, each.port, said_alike(each.fix, each.port_path)) for each in (one, other)]
-    return one.code in BUILT and told[0] == told[1]
 
 
 def _covers(cause: Diagnosis, finding: Diagnosis) -> bool:

@@ -212,20 +212,15 @@ def differences(op: Op, step: ReferenceCall, walk: Walk) -> list[tuple[int | str
     numbered = {_kind(one) for name, one in settings.items() if name.isdigit()}  # one of them may be what a slot holds
     found += [
         (slot, name, present, default)
-        for (slot, name, present), default in zip(slots, _defaults(op, slots), strict=True)
-        if is_plain(default)
+        for slot, name, present in slots
+        if name in op.parameters
+        and is_plain(default := op.parameters[name].default)
         and default is not None
         and not same_setting(default, present)
         and name not in named_settings
         and _kind(present) not in numbered
     ]
     return found
-
-
-def _defaults(op: Op, slots: Sequence[tuple[int | str, str, object]]) -> list[object]:
-    """Return the defaults of a call's settings; a class stands for none."""
-    parameters = op.parameters
-    return [parameters[name].default if name in parameters else inspect.Parameter.empty for _, name, _ in slots]
 
 
 def _slots(op: Op) -> list[tuple[int | str, str, object]]:
@@ -794,13 +789,13 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     code, lead = _left_unused(piece, walk, theirs) or ("parting", "")
     mine, other = _first_unlike(ours, theirs, walk) or (op, step)
     at = next((one for one in (other, *reversed(theirs)) if one.place), None)
-    otherwise = _reads_otherwise(ours, theirs, piece)
+    frames, others = (dict.fromkeys(frame for one in calls for frame in one.frames) for calls in (ours, theirs))
+    otherwise = only_pair_unlike(frames, others, [*codes_of(frames), *forwards(piece.port)], codes_of(others))
     fix, lines = f"compare the code of {piece.shown} with the reference's", Lines()
     if at is not None:
         here, there = otherwise or _statements(mine, at, first, walk)
         if here.reading == there.reading:
-            mine_in, theirs_in = (codes_of(frame for one in calls for frame in one.frames) for calls in (ours, theirs))
-            here, there = only_unlike(mine_in, theirs_in) or (here, there)
+            here, there = only_unlike(codes_of(frames), codes_of(others)) or (here, there)
         where_at = f" at {here.place}" if here.place != mine.place else place_of(mine, piece)
         fix = f"do{where_at} (`{here.line}`) what the reference does at {there.place}: `{there.line}`"
         lines = Lines(here.source, there.source)
@@ -825,12 +820,6 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         place=holder_of((op for one in walk.partings for op in one.ops), piece),
         lines=lines,
     )
-
-
-def _reads_otherwise(ours: Iterable[Op], theirs: Iterable[ReferenceCall], piece: Piece) -> tuple[Frame, Frame] | None:
-    """Return the two stretches' only pair of statements that read otherwise; else None."""
-    mine, others = (dict.fromkeys(frame for one in calls for frame in one.frames) for calls in (ours, theirs))
-    return only_pair_unlike(mine, others, [*codes_of(mine), *forwards(piece.port)], codes_of(others))
 
 
 def _first_unlike(ours: Iterable[Op], theirs: Iterable[ReferenceCall], walk: Walk) -> tuple[Op, ReferenceCall] | None:

@@ -101,25 +101,23 @@ class Trial:
         explained: the fraction of the error that it takes away.
         whole: nothing but rounding is left.
         left: the relative error that is left.
-        number: when it was tried.
     """
 
     hypothesis: Hypothesis
     explained: float
     whole: bool
     left: float
-    number: int
 
     @property
-    def rank(self) -> tuple[bool, float, bool, int, int]:
+    def rank(self) -> tuple[bool, float, bool, int]:
         """Return the key that sorts trials.
 
-        What leaves only rounding comes first, then what explains most; of equal ones what the reference has, what changes
-        least, and what was tried first.
+        What leaves only rounding comes first, then what explains most; of equal ones what the reference has, and what
+        changes least.
         """
         found = self.hypothesis
         share = 0.0 if self.whole else -self.explained
-        return not self.whole, share, not found.confirmed, found.changes, self.number
+        return not self.whole, share, not found.confirmed, found.changes
 
 
 MOST_RUNS = 200
@@ -167,7 +165,7 @@ class Trials:
         left = self._left(one)
         if left is None or left > SAME_SINGLE:
             return None
-        return Trial(hypothesis=one, explained=1.0, whole=True, left=left, number=0)
+        return Trial(hypothesis=one, explained=1.0, whole=True, left=left)
 
     def found(self) -> list[Trial]:
         """Return the explaining trials, best first, one per kind and name; wholes shut out parts."""
@@ -202,7 +200,7 @@ class Trials:
             return None
         share = explained(self.before, left)
         whole = share >= EXPLAINED and left <= max(REMAINDER * min(self.before, 1.0), NOISE)
-        return Trial(hypothesis=one, explained=share, whole=whole, left=left, number=len(self.trials))
+        return Trial(hypothesis=one, explained=share, whole=whole, left=left)
 
 
 def explained(before: float, after: float) -> float:

@@ -230,15 +230,12 @@ def _idle(located: Located, around: CallPair) -> dict[str, str]:
 
 def _innermost(layer: Model, side: LiveSide) -> frozenset[str]:
     """Return Paddle's own layers without layers inside, the piece itself too if it is one."""
-    return frozenset(
-        path for path, one in side.layers(layer) if not any(True for _ in one.children()) and _is_paddles(one)
-    )
 
+    def is_paddles(kind: type[Model]) -> bool:
+        bases = {one.__name__ for one in kind.__mro__ if one.__module__.startswith("paddle.nn.")}
+        return kind.forward.__module__.partition(".")[0] == "paddle" and bool(bases - {"Layer"})
 
-def _is_paddles(layer: Model) -> bool:
-    bases = [one for one in type(layer).__mro__ if one.__module__.startswith("paddle.nn.")]
-    own = type(layer).forward.__module__.partition(".")[0] == "paddle"
-    return own and any(one.__name__ != "Layer" for one in bases)
+    return frozenset(path for path, one in side.layers(layer) if not [*one.children()] and is_paddles(type(one)))
 
 
 BLANK = re.compile(r"(?:: the reference has|:)? (?:``|\(``\))")

@@ -191,11 +191,14 @@ class Walk:
             and self._same(self.values[number].array, array)
         ]
         masked = self.masks if hides or array.dtype.kind == "b" else ()
-        return tuple(dict.fromkeys([*found, *(one for one in masked if self._hides_same(one, array))]))
-
-    def _hides_same(self, number: int, array: Array) -> bool:
-        ours = self.values[number].array
-        return ours is not None and bool(same_mask(ours, array))
+        return tuple(
+            dict.fromkeys(
+                [
+                    *found,
+                    *(one for one in masked if (ours := self.values[one].array) is not None and same_mask(ours, array)),
+                ]
+            )
+        )
 
     def _same(self, ours: Array | None, theirs: Array) -> bool:
         assert ours is not None

@@ -415,7 +415,8 @@ def _alone(tensors: Tensors, pair: TensorPair) -> Iterator[Diagnosis]:
         if theirs.fixed and not array.any():
             return
     is_buffer = (ours or theirs).kind == "buffer"  # type: ignore[union-attr]
-    idle = is_buffer or (not trained and _idle(pair.leaf, array))
+    neutral = NEUTRAL.get("bias" if "bias" in pair.leaf else pair.leaf)
+    idle = is_buffer or (not trained and neutral is not None and bool((array == neutral).all()))
     effect: Effect = "none" if idle else "here"
     yield difference(_code_of(pair), values, message, fix, code="parameter", paths=pair.paths, effect=effect)
 
@@ -426,11 +427,6 @@ def _code_of(pair: TensorPair) -> str:
     if pair.leaf.startswith("running_"):
         return "statistics"
     return "affine" if pair.kind.endswith("Norm") else "missing-parameter"
-
-
-def _idle(leaf: str, array: Array) -> bool:
-    neutral = NEUTRAL.get("bias" if "bias" in leaf else leaf)
-    return neutral is not None and bool((array == neutral).all())
 
 
 def _shapes(pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Diagnosis:
