@@ -14,7 +14,7 @@ from pathlib import Path
 from types import UnionType
 from typing import TypeVar
 
-from tipchain.explain.causes.lines import called_name, own_name
+from tipchain.explain.causes.lines import own_name
 from tipchain.explain.causes.program import signature_of
 from tipchain.explain.findings import CodeEdit, Diagnosis
 from tipchain.framework_types import Setting
@@ -127,6 +127,12 @@ class PortFile:
         return Rewrite(file=self.file, before=self.text, after=b"".join([*parts, data[at:]]).decode())
 
 
+def name_made(call: ast.Call) -> str:
+    """Return the name of what a call calls, or, as a ``partial``, will call."""
+    partial = own_name(call.func) == "partial" and call.args
+    return own_name(call.args[0] if partial else call.func)
+
+
 def correct(cause: Diagnosis) -> str:
     """Return the line of a cause as it should be; empty where the cause does not say it, or several calls could be meant."""
     source = PortFile.of(Path(cause.place.file)) if cause.place is not None and cause.edit is not None else None
@@ -165,10 +171,10 @@ def _on(nodes: Iterable[Node], line: int) -> list[Node]:
 def calls_meant(source: PortFile, line: int, edit: CodeEdit) -> list[ast.Call]:
     """Return the calls on a line that an edit may be about: of its function, else those that have, or take, its arguments."""
     calls = _on(source.nodes(line, ast.Call), line)
-    meant = [one for one in calls if edit.call and called_name(one) == edit.call.rpartition(".")[2]]
+    meant = [one for one in calls if edit.call and name_made(one) == edit.call.rpartition(".")[2]]
     if edit.kind == "pass":
         meant = meant or [one for one in calls if dict(edit.arguments).keys() <= {each.arg for each in one.keywords}]
-        layers = (one for one in calls if called_name(one)[:1].isupper() and called_name(one) not in HOLDERS)
+        layers = (one for one in calls if name_made(one)[:1].isupper() and name_made(one) not in HOLDERS)
         meant = meant or list(layers)
     return meant
 
@@ -204,7 +210,7 @@ def _instead(source: PortFile, call: ast.Call, edit: CodeEdit) -> list[Span] | N
     """Return what calls another function, with the arguments that are told."""
     spans = arguments_given(source, call, edit) if edit.arguments else []
     start, end = source.span(call.args[0] if own_name(call.func) == "partial" else call.func)
-    start = start if "." in edit.written else end - len(called_name(call).encode())
+    start = start if "." in edit.written else end - len(name_made(call).encode())
     return [*spans, (start, end, edit.written)] if spans is not None else None
 
 

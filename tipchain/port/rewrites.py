@@ -13,10 +13,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from tipchain.explain.causes.lines import called_name as _made
 from tipchain.explain.causes.lines import own_name as _last
 from tipchain.explain.findings import CodeEdit, Diagnosis
 from tipchain.explain.source_edits import OPERATORS, PortFile, Rewrite, arguments_given, edits_at
+from tipchain.explain.source_edits import name_made as _made
 from tipchain.facts.functions import ALIASES, NAMES
 from tipchain.facts.layers import KINDS
 from tipchain.facts.settings import LayerKind, Trait

@@ -355,11 +355,8 @@ def calls_of(file: str, name: str) -> list[SourceLine]:
 
 
 def called_name(node: ast.AST) -> str:
-    """Return the name of the class or function that an expression calls, at once or as a ``partial``."""
-    if not isinstance(node, ast.Call):
-        return ""
-    name = own_name(node.func)
-    return own_name(node.args[0]) if name == "partial" and node.args else name
+    """Return the name of the class or function that an expression calls."""
+    return own_name(node.func) if isinstance(node, ast.Call) else ""
 
 
 def own_name(node: ast.expr) -> str:
