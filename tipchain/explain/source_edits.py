@@ -84,6 +84,15 @@ class PortFile:
         statement = self.statement(line)
         return [one for one in ast.walk(statement) if isinstance(one, kind)] if statement is not None else []
 
+    def scope(self, line: int, kind: type[ast.ClassDef | ast.FunctionDef]) -> ast.AST:
+        """Return the innermost class or function around a line; the file where there is none."""
+        around = [
+            one
+            for one in ast.walk(self.tree)
+            if isinstance(one, kind) and one.lineno <= line <= (one.end_lineno or one.lineno)
+        ]
+        return max(around, key=lambda one: one.lineno, default=self.tree)
+
     @property
     def _starts(self) -> list[int]:
         """Where each line begins."""
@@ -109,7 +118,7 @@ class PortFile:
             (*self.span(node), new if isinstance(new, str) else ast.unparse(new))  # type: ignore[arg-type]  # it has a place
             for node, new in changes
         ]
-        if any("paddle." in written for *_, written in spans):
+        if any(re.search(r"\bpaddle\b", written) for *_, written in spans):
             imports = {*imports, "paddle"}
         body, own = self.tree.body, [one for one in self.tree.body if isinstance(one, ast.Import)]
         imports -= {each.name for one in own for each in one.names if each.asname is None}
