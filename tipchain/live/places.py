@@ -6,8 +6,10 @@ import ast
 import functools
 import inspect
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from tipchain.explain.causes.lines import (
     Code,
@@ -129,8 +131,9 @@ class _Finder:
 
     def __init__(self, side: LiveSide, model: Model) -> None:
         self.layers: dict[str, Model] = {"": model, **dict(side.layers(model))}
-        classes = dict.fromkeys(cls for layer in self.layers.values() for cls in _own_classes(layer))
-        self.files = list(dict.fromkeys(source.file for cls in classes if (source := source_of(cls))))
+        modules = dict.fromkeys(cls.__module__ for layer in self.layers.values() for cls in _own_classes(layer))
+        files = (getattr(sys.modules.get(one), "__file__", None) for one in modules)
+        self.files = list(dict.fromkeys(str(Path(one).resolve()) for one in files if one))
 
     def forward(self, path: str, name: str) -> SourceLine | None:
         """Return where the forward of a layer's class begins, or its only line that calls a function; None of no user's code."""

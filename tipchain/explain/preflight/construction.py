@@ -92,7 +92,8 @@ def _compare(pair: PairedLayers, kind: LayerKind) -> Iterator[Diagnosis]:
         return
     for one in kind.properties:
         expected, actual = _read(pair, one, 0), _read(pair, one, 1)
-        if UNTOLD in (expected, actual) or not _comparable(pair, one, expected, actual):
+        comparable = not one.sized or pair.shapes is None or sorted(pair.shapes[0]) == sorted(pair.shapes[1])
+        if UNTOLD in (expected, actual) or not (axes_comparable(pair, expected, actual) if one.axis else comparable):
             continue
         if one.code == "time-order":
             if orders_comparable(pair) is not (expected != actual):
@@ -125,15 +126,6 @@ def _read(pair: PairedLayers, one: Trait, side: Literal[0, 1]) -> Setting:
         return one.readers[side](layer, shape)
     except (AttributeError, TypeError, ValueError):  # a user's subclass that keeps its settings in another way
         return UNTOLD
-
-
-def _comparable(pair: PairedLayers, one: Trait, expected: Setting, actual: Setting) -> bool:
-    if one.axis:
-        return axes_comparable(pair, expected, actual)
-    if not one.sized or pair.shapes is None:
-        return True
-    ours, theirs = pair.shapes
-    return sorted(ours) == sorted(theirs)
 
 
 def _spelled(pair: PairedLayers, one: Trait, side: Literal[0, 1], value: object) -> str:
