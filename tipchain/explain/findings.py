@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from tipchain.core.blame import one_line
+from tipchain.core.blame import is_users, one_line
 from tipchain.errors import Outcome, TipchainError
 from tipchain.numbers.tolerance import EXPLAINED
 
@@ -255,3 +256,10 @@ def failed_to_run(what: str, error: BaseException) -> PieceCheck:
     """Return the ERROR of something that raised."""
     raised = ": " if isinstance(error, TipchainError) else " raised "
     return PieceCheck(outcome=Outcome.ERROR, reason=f"{what}{raised}{one_line(error)}")
+
+
+def raised_at(error: BaseException) -> SourceLine | None:
+    """Return the last line of a user's code on the way to an error; None where there is none."""
+    places = ((frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__))
+    own = [place for place in places if is_users(place[0])]
+    return SourceLine.at(*own[-1]) if own else None

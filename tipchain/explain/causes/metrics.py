@@ -13,7 +13,7 @@ import numpy as np
 from tipchain.core.blame import one_line, placed
 from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.statements import CodeRun, Edit, explain_parting
-from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run
+from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run, raised_at
 from tipchain.explain.locate.trace import is_array, put_back, take_out
 from tipchain.framework_types import Array, Metric, Nested
 from tipchain.frameworks.live_models import LiveSide, Sides
@@ -415,6 +415,7 @@ def _raised(found: Mapping[str, Values], raised: Mapping[str, Exception]) -> Pie
         message=f"{failed.reason}, where the reference's gives {shown}",
         evidence="both were called for the models' outputs",
         fix="let the port's metric take what the reference's takes",
+        place=raised_at(error),
     )
     return replace(failed, outcome=Outcome.FAIL, diagnoses=(cause,))
 

@@ -91,8 +91,8 @@ def _lend(opened: Opened) -> None:
     port.clip = put
 
 
-def _clippings(opened: Opened) -> list[str]:
-    """Name each side's clipping of gradients, "" where none is known."""
+def _clippings(opened: Opened) -> list[list[object]]:
+    """Return what clips each side's gradients, as far as it is known."""
     ours, theirs = opened.sides
     hooks = getattr(ours.optimizer, "_optimizer_step_pre_hooks", {}).values()
     loops = [getattr(one.clip, "args", (None,))[0] for one in opened.sides]
@@ -100,7 +100,7 @@ def _clippings(opened: Opened) -> list[str]:
     kinds.append(getattr(theirs.optimizer, "_grad_clip", None))
     own = type(ours.optimizer) if not hooks and not type(ours.optimizer).__module__.startswith("torch.") else None
     both = ([*hooks, loops[0], own], [*kinds, loops[1]])
-    return [listed(list(dict.fromkeys(_clip_words(one) for one in side if one is not None)), SHOWN) for side in both]
+    return [[one for one in side if one is not None] for side in both]
 
 
 def _clip_words(clip: object) -> str:
@@ -149,7 +149,8 @@ def causes(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> tu
             proof = f"with the reference's value {share:.2%} of the difference is gone; {shown.message}"
             return (*alone, *(_of_setting(one, proof, share) for one in found if one.name in tried))
     share = explained(names, lend=True)
-    clips = _clippings(ran.opened)
+    clipping = _clippings(ran.opened)
+    clips = [listed(list(dict.fromkeys(map(_clip_words, side))), SHOWN) for side in clipping]
     if share >= EXPLAINED:
         proof = f"with the gradients that the reference's update uses {share:.2%} of the difference is gone"
         shown = replace(shown, evidence=f"{proof}; {shown.evidence}")
@@ -159,19 +160,10 @@ def causes(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> tu
         fix = "clip the port's gradients as the reference's are: `grad_clip=` of its optimizer, or `clip=` of its loop"
         if any(clips):
             evidence = f"{proof}; {shown.message}"
-            alone.append(
-                replace(
-                    shown,
-                    code="setting",
-                    name="grad_clip",
-                    message=message,
-                    evidence=evidence,
-                    explained=share,
-                    fix=fix,
-                )
-            )
-    told = [*alone, *(_of_setting(one, f"{shown.message}; {shown.evidence}") for one in found)]
-    return tuple(told) or (shown,)
+            lines = [next(filter(None, map(source_of, side)), None) for side in clipping]
+            told = replace(shown, code="setting", name="grad_clip", message=message, fix=fix, explained=share)
+            alone.append(replace(told, evidence=evidence, place=lines[1], reference_place=lines[0]))
+    return (*alone, *(_of_setting(one, f"{shown.message}; {shown.evidence}") for one in found)) or (shown,)
 
 
 def _gone(ran: _Ran, other: _Ran, aside: set[str]) -> float:

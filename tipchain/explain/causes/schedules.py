@@ -61,14 +61,16 @@ def _causes(
             proof = f"{shown}; with the reference's value the port's own schedule gives the reference's rates"
             if differences:
                 told = [(one, _diagnosis("setting", one.message, proof, one.fix, 1.0)) for one in differences]
-                return tuple(replace(cause, name=one.name, edit=one.edit) for one, cause in told)
+                return tuple(replace(made, name=one.name, edit=one.edit) for one, made in told)
             fix = f"use `paddle.optimizer.lr.{mended.call}`"
-            return (_diagnosis("setting", classes, proof, fix, 1.0),)
+            cause = _diagnosis("setting", classes, proof, fix, 1.0)
+            return (replace(cause, place=port.source, reference_place=reference.source),)
     own = "" if factor == 1 else f", and {name} has {factor:.6g} times its rate"
     message = (
         f"at step {step} the learning rate is {actual[step]:.6g}, the reference's {expected[step]:.6g}: {classes}{own}"
     )
-    return (_diagnosis("parting", message, shown, "let the port's schedule give the reference's rates"),)
+    cause = _diagnosis("parting", message, shown, "let the port's schedule give the reference's rates")
+    return (replace(cause, place=port.source, reference_place=reference.source),)
 
 
 def _mended(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Literal
 
-from tipchain.explain.findings import at_source
+from tipchain.explain.findings import SourceLine, at_source, source_of
 from tipchain.explain.preflight.optimizers import SettingDifference
 from tipchain.facts.schedules import LAST, SCHEDULES
 from tipchain.facts.settings import plain, same, tidy
@@ -26,11 +26,13 @@ class ScheduleSettings:
         kind: Paddle's class; empty where torch has none like it, or the schedule is a user's own.
         arguments: of that class; None where a value could not be read. A warm-up's ``learning_rate`` is what follows it.
         words: the schedule's own class with what it keeps, and where a user's is written.
+        source: where a user's own function or class is written; None of another schedule.
     """
 
     kind: str = ""
     arguments: Mapping[str, Setting] = field(default_factory=dict)
     words: str = "no schedule"
+    source: SourceLine | None = None
 
     @property
     def has_functions(self) -> bool:
@@ -107,7 +109,13 @@ def read(schedule: Schedule, side: Literal[0, 1]) -> ScheduleSettings:
             value = read(value, side)
             value = replace(value, arguments={key: one for key, one in value.arguments.items() if key not in LAST})
         arguments[argument] = value if callable(value) or isinstance(value, ScheduleSettings) else plain(value)
-    return ScheduleSettings(kind=kind, arguments=arguments, words=_described(schedule))
+    return ScheduleSettings(kind=kind, arguments=arguments, words=_described(schedule), source=_source(schedule))
+
+
+def _source(schedule: Schedule) -> SourceLine | None:
+    functions = getattr(schedule, "lr_lambdas", [getattr(schedule, "lr_lambda", None)])
+    own = [] if type(schedule).__module__.startswith(PACKAGES) else [type(schedule)]
+    return next(filter(None, map(source_of, [*functions, *own])), None)
 
 
 def _described(schedule: Schedule) -> str:
