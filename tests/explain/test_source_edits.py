@@ -31,6 +31,7 @@ LAST = CodeEdit(kind="write", call="[:, 0]", written="[:, -1]")
         (passed("transpose", perm="[0, 2, 1]"), "x = x.flatten(2).transpose([1, 2, 0])", "x = x.flatten(2).transpose([0, 2, 1])"),
         (passed("BatchNorm2D", epsilon="1e-05"), "self.bn = nn.BatchNorm2D(8, **more)", ""),
         (passed("BatchNorm2D", momentum="0.9"), "self.body = nn.Sequential(*layers)", ""),
+        (passed("softmax", axis="1"), "x = nn.Linear(4, 4)(x) * y", ""),
         (passed("", gamma="0.5"), "return paddle.optimizer.lr.StepDecay(0.1, 3, 0.1)", "return paddle.optimizer.lr.StepDecay(0.1, 3, 0.5)"),
         (CodeEdit(kind="write", call="relu", written="gelu"), "return F.relu(self.fc1(x))", "return F.gelu(self.fc1(x))"),
         (CodeEdit(kind="write", call="softmax", written="log_softmax", arguments=(("axis", "-1"),)), "y = F.softmax(x, 1)", "y = F.log_softmax(x, -1)"),

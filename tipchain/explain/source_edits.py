@@ -184,7 +184,7 @@ def calls_meant(source: PortFile, line: int, edit: CodeEdit) -> list[ast.Call]:
     if edit.kind == "pass":
         meant = meant or [one for one in calls if dict(edit.arguments).keys() <= {each.arg for each in one.keywords}]
         layers = (one for one in calls if name_made(one)[:1].isupper() and name_made(one) not in HOLDERS)
-        meant = meant or list(layers)
+        meant = meant or ([] if edit.call[:1].islower() else list(layers))
     return meant
 
 

@@ -149,7 +149,9 @@ def _with_arguments(
 ) -> Hypothesis:
     _, name, present, value = chosen[0]
     where = place_of(op, piece)
-    change = CodeEdit(kind="pass", call=op.name, arguments=_as_code((each, one) for _, each, _, one in chosen))
+    change: CodeEdit | None = CodeEdit(
+        kind="pass", call=op.name, arguments=_as_code((each, one) for _, each, _, one in chosen)
+    )
     if name == "item":
         message = f"it takes index [{index_text(present)}]{where}, the reference [{index_text(value)}]"
         fix = f"write [{index_text(value)}] for [{index_text(present)}]{where}"
@@ -159,7 +161,7 @@ def _with_arguments(
         message = f"it {BY[op.name]} {present:.10g}{where}, the reference {BY[op.name]} {value:.10g}"
         fix = f"write {value:.10g} in `{op.name}`{where}"
         fix = f"set `self.{kept}` to {value:.10g}, which `{op.name}`{where} is given" if kept else fix
-        change = CodeEdit(kind="set", call=kept, written=f"{value:.10g}")
+        change = CodeEdit(kind="set", call=kept, written=f"{value:.10g}") if kept else None
     else:
         message = "; ".join(
             f"`{each}` of `{op.name}`{where} is {was!r}, the reference's {one!r}" for _, each, was, one in chosen
