@@ -40,7 +40,7 @@ WRITERS = ("set_value", "assign")
 
 
 def place_layers(diagnoses: Iterable[Diagnosis], sides: Sides, models: tuple[object, object]) -> list[Diagnosis]:
-    """Return causes with the lines that their words name, else with those that make the layers they are about."""
+    """Return causes with the lines that make the layers they are about, where no line is known yet."""
     finders = [_Finder(side, model) for side, model in zip(sides, models, strict=True)]
     return [_place(one, finders[0], finders[1]) for one in diagnoses]
 
