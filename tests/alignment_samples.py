@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import inf, nan
 
 from tipchain.errors import Outcome
-from tipchain.explain.findings import Diagnosis, Finding
+from tipchain.explain.findings import Diagnosis, difference
 from tipchain.explain.locate.verdicts import Closeness, Direction, LayerVerdict
 from tipchain.live.report import AlignmentReport, Histogram
 
@@ -90,11 +90,11 @@ def failing(depth: int = 2, *, nasty: str = "") -> AlignmentReport:
         reasons={"forward": f"{FAULT}: output 0 differs{nasty}", "loss": f"ValueError: odd{nasty}"},
         layers=layers, first_divergence=first,
         findings=[
-            *(Finding(code="epsilon", kind="argument", reference_path=f"layers.{one}{nasty}", port_path=f"body.{one}{nasty}",
-                      reference="eps=1e-05", port="epsilon=0.001", message=f"body.{one} has epsilon=0.001{nasty}",
-                      fix=f"pass `epsilon=1e-05` to `body.{one}`") for one in range(6)),
-            Finding(code="mode", kind="flag", reference_path="", port_path="", reference=f"training=True{nasty}",
-                    port="training=False", message="the modes differ", fix="call `train()`", effect="none"),
+            *(difference("epsilon", ("eps=1e-05", "epsilon=0.001"), f"body.{one} has epsilon=0.001{nasty}",
+                         f"pass `epsilon=1e-05` to `body.{one}`", paths=(f"layers.{one}{nasty}", f"body.{one}{nasty}"))
+              for one in range(6)),
+            difference("mode", (f"training=True{nasty}", "training=False"), "the modes differ", "call `train()`",
+                       code="setting", effect="none"),
         ],
         diagnoses=[
             Diagnosis(code="shift", port_path="optimizer", message=f"elsewhere{nasty}", evidence="", explained=0.25, fix=""),

@@ -23,6 +23,7 @@ CAUSE = Diagnosis(
     stage="forward",
     reference_path="layer2.0.pool",
     place=SourceLine(file="nets/paddle_side.py", line=34, code=LINE),
+    corrected="x = F.avg_pool2d(x, 3, stride=2, padding=1, exclusive=False)",
     reference_place=SourceLine(file="nets/torch_side.py", line=31, code="        x = F.avg_pool2d(x, 3, 2, 1)"),
     explains=("forward/logits", "backward/grad/stage2.0.conv.weight", "backward/grad/stem.conv.weight"),
 )

@@ -37,6 +37,7 @@ NO_MESSAGE = tuple(
         r"(norm_train|eval|inference|[a-z]+_export):-?[a-z].*",  # parameter files
         r"tipchain (align|run|locate) \{.*|tipchain [a-z]+ [A-Z.…]*.*--.*|pip install [^ ]+",  # calls
         r".*\x1b.*|(ERROR|INFO|DEBUG):.*|\[Eval\].*|file: .*|total number .*|mean \{n\}.*|-{5,}.*|diff check .*",  # logs
+        r"\(\{\}\.\w+ is (not )?None\)|None if \{\} else \w+",  # expressions that a port is given
         r"Traceback \(most.*|embedded null byte|Found 'dict' .*|(numpy|torch|collections) [A-Za-z]+",  # others' texts
     )
 )

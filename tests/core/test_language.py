@@ -383,6 +383,7 @@ def test_an_alignment_in_chinese(chinese):
         port_path="stem.bn",
         reference_place=None,
         place=SourceLine(file="nets/port.py", line=34, code="self.bn = nn.BatchNorm2D(64, epsilon=1e-3)"),
+        corrected="self.bn = nn.BatchNorm2D(64, epsilon=1e-05)",
         evidence="the reference is constructed this way; relative error 0.0031 before, 2.1e-16 with this changed; 14 runs in float64",
         fix="pass `epsilon=1e-05` to `stem.bn`",
         explains=("forward/logits", "backward/gradient/stem.conv.weight"),

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
-from tipchain.explain.findings import Diagnosis, Finding  # noqa: E402
+from tipchain.explain.findings import Diagnosis, difference  # noqa: E402
 from tipchain.live import causes  # noqa: E402
 from tipchain.live.report import AlignmentReport  # noqa: E402
 
@@ -80,18 +80,9 @@ def test_the_same_code_in_several_layers_is_one_cause():
     assert [(one.code, set(one.layers)) for one in report.diagnoses] == [("function", faults)]
 
 
-def finding(code, path="net.1", kind="argument"):
-    return Finding(
-        code=code,
-        kind=kind,
-        reference_path=path,
-        port_path=path,
-        reference="r",
-        port="p",
-        message=f"{path} has p",
-        fix="f",
-        effect="elsewhere" if code == "momentum" else "here",
-    )
+def finding(name, path="net.1"):
+    effect = "elsewhere" if name == "momentum" else "here"
+    return difference(name, ("r", "p"), f"{path} has p", "f", paths=(path, path), effect=effect)
 
 
 def cause(name, explained=1.0, path="net.1"):

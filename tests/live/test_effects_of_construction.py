@@ -30,7 +30,7 @@ def align(ours, theirs, given=SMALL):
 
 
 def effects(report):
-    return [(one.code, one.effect) for one in report.findings]
+    return [(one.name, one.effect) for one in report.findings]
 
 
 LINEARS = torch.nn.Linear(3, 3), paddle.nn.Linear(3, 3)
@@ -55,7 +55,7 @@ def test_layers_are_tried_on_inputs_made_to_tell(layers, given, expected, words)
     report = align((first[0], layers[0]), (first[1], layers[1]), given)
     assert effects(report) == expected
     assert report.passed is all(effect == "none" for _, effect in expected)
-    assert all(words in one.message for one in report.findings if one.code == expected[0][0])
+    assert all(words in one.message for one in report.findings if one.name == expected[0][0])
     if words:
         assert report.stages["forward"] is Outcome.PASS, "these inputs do not show it"
 
@@ -110,7 +110,7 @@ PORTS = {
 def test_an_activation_inside_a_norm_is_tried_with_it(act, fused, port):
     norm, theirs = (NormAct(4, act()),) if fused else (torch.nn.BatchNorm2d(4), act()), PORTS[port]()
     report = align((torch.nn.Conv2d(3, 4, 3), *norm), (paddle.nn.Conv2D(3, 4, 3), *theirs), IMAGES)
-    grave = [one.code for one in report.findings if not one.harmless]
+    grave = [one.name for one in report.findings if not one.harmless]
     assert grave == ["layer-type"] * (act is torch.nn.ReLU6)
     assert report.passed is (act is torch.nn.ReLU)
     assert report.stages["forward"] is Outcome.PASS, "these inputs do not show it"
@@ -453,7 +453,7 @@ def padded(row, indices, tokens):
         ours.embed.weight[0] = row
     tipchain.copy_weights(ours, theirs)
     report = tipchain.align(ours, theirs, {"args": tokens})
-    found = [one for one in report.findings if one.code in ("padding-idx", "padding-row")]
+    found = [one for one in report.findings if one.name in ("padding-idx", "padding-row")]
     return report, found[0].effect if found else None, found[0].fix if found else ""
 
 
@@ -497,7 +497,7 @@ def test_a_layer_that_several_parts_share_is_weighed_under_all_its_names(tokens,
         ours.a.embed.weight[0] = 1.0
     tipchain.copy_weights(ours, theirs)
     report = tipchain.align(ours, theirs, {"args": tokens}, causes=False)
-    assert {one.port_path for one in report.findings if one.code == "padding-idx"} >= {"b.embed"}
+    assert {one.port_path for one in report.findings if one.name == "padding-idx"} >= {"b.embed"}
     assert report.passed is passed, str(report)
 
 

@@ -7,7 +7,7 @@ import pytest
 from alignment_samples import verdict
 
 from tipchain.errors import Outcome, RecordError
-from tipchain.explain.findings import Diagnosis, Finding
+from tipchain.explain.findings import Diagnosis, difference
 from tipchain.explain.locate.verdicts import Closeness
 from tipchain.live.report import MOST, PER_DECADE, AlignmentReport, Histogram, count
 
@@ -46,7 +46,7 @@ def report() -> AlignmentReport:
         stages={"forward": Outcome.FAIL, "train": Outcome.SKIP}, reasons={"forward": "bn differs"},
         layers=[verdict("bn"), verdict("bn", inherited=inf, own=None, ratio=None, closeness=Closeness.NOT_COMPARABLE)],
         first_divergence=verdict("bn", closeness=Closeness.DIFFERS),
-        findings=[Finding(code="e", kind="argument", reference_path="", port_path="", reference="NaN", port="Infinity", message="m", fix="f")],
+        findings=[difference("e", ("NaN", "Infinity"), "m", "f")],
         diagnoses=[Diagnosis(code="e", port_path="bn", message="m", evidence="v", explained=0.5, fix="f"),
                    Diagnosis(code="u", port_path="bn", message="m", evidence="v", fix="f")],
         unmatched={"port": ["relu (ReLU)"]}, numbers={"output 0": inf}, curves={"train/port": [1.0, -inf]},

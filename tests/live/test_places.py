@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
-from tipchain.explain.findings import Diagnosis  # noqa: E402
+from tipchain.explain.findings import CodeEdit, Diagnosis, SourceLine  # noqa: E402
 from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide  # noqa: E402
 from tipchain.live.places import place_callable, place_layers, place_pieces  # noqa: E402
 
@@ -98,15 +98,14 @@ def net(tmp_path_factory: pytest.TempPathFactory):
     del sys.modules["placed_net"]
 
 
-def cause(path: str, message: str = "wrong", fix: str = "right", reference: str = "") -> Diagnosis:
-    return Diagnosis(
-        code="c", port_path=path, message=message, evidence="", explained=1.0, fix=fix, reference_path=reference
-    )
+def cause(path: str, **more: object) -> Diagnosis:
+    given = {"code": "c", "message": "wrong", "evidence": "", "explained": 1.0, "fix": "right", **more}
+    return Diagnosis(port_path=path, **given)
 
 
-def place(net, *given: str, **more: str) -> Diagnosis:
+def place(net, path: str, **more: object) -> Diagnosis:
     reference = torch.nn.Sequential(torch.nn.Linear(1, 1))
-    return place_layers([cause(*given, **more)], Sides(TorchSide(), PaddleSide()), (reference, net.Net()))[0]
+    return place_layers([cause(path, **more)], Sides(TorchSide(), PaddleSide()), (reference, net.Net()))[0]
 
 
 @pytest.mark.parametrize(
@@ -128,29 +127,10 @@ def test_a_layers_line_is_the_one_that_makes_it(net, path, code):
     assert Path(found.file).read_text().splitlines()[found.line - 1].strip() == code
 
 
-def test_a_line_that_the_cause_names_comes_first(net):
-    found = place(net, "blocks.0", fix="write it at placed_net.py:13: `return self.norm(self.conv(x))`")
-    assert (Path(found.place.file).name, found.place.line) == ("placed_net.py", 13)
-
-
-def test_files_of_one_name_are_told_apart_by_the_line(net, tmp_path, monkeypatch):
-    other = tmp_path / "placed_net.py"
-    other.write_text("x = 1\n" * 20)
-    module = type(net)("another")
-    module.__file__ = str(other)
-    monkeypatch.setitem(__import__("sys").modules, "another", module)
-    found = place(net, "blocks.0", fix="write it at placed_net.py:13: `x = 1`")
-    assert found.place.file == str(other)
+def test_a_line_that_is_known_comes_first(net):
+    known = SourceLine.at(net.__file__, 13)
+    assert place(net, "blocks.0", place=known).place is known
     assert place(net, "nowhere").place is None
-
-
-def test_a_users_file_is_not_taken_for_a_librarys_of_the_same_name(net, tmp_path, monkeypatch):
-    own = tmp_path / "findings.py"
-    own.write_text("x = 1\n" * 20)
-    module = type(net)("own_findings")
-    module.__file__ = str(own)
-    monkeypatch.setitem(__import__("sys").modules, "own_findings", module)
-    assert place(net, "loss", fix="remove `softmax` at findings.py:13").place.file == str(own)
 
 
 def test_pieces_are_placed_at_their_builders_unless_a_line_is_known(net):
@@ -161,28 +141,31 @@ def test_pieces_are_placed_at_their_builders_unless_a_line_is_known(net):
     assert place_callable(paddle.nn.CrossEntropyLoss()) is None
 
 
-def test_the_line_of_an_argument_that_the_fix_names_is_meant(net):
-    wrong = cause("optimizer", fix="pass weight_decay=0.0001 for these parameters")
+def test_the_line_of_an_argument_that_is_to_be_passed_is_meant(net):
+    decay = CodeEdit(kind="pass", call="", arguments=(("weight_decay", "0.0001"),))
+    wrong = cause("optimizer", name="weight_decay", edit=decay)
     (placed,) = place_pieces([wrong], {"optimizer": (net.build_optimizer, net.build_optimizer)})
     assert placed.place.code == "weight_decay=0.01,"
-    (other,) = place_pieces([cause("optimizer", fix="pass epsilon=1")], {"optimizer": (None, net.build_optimizer)})
+    assert placed.corrected == "weight_decay=0.0001,"
+    (other,) = place_pieces([cause("optimizer", name="epsilon")], {"optimizer": (None, net.build_optimizer)})
     assert other.place.code == "return paddle.optimizer.Momentum("
+    assert not other.corrected
 
 
-def test_the_layer_that_a_fix_names_within_a_container_is_meant(net):
-    assert place(net, "neck", fix="apply `F.relu` after `1` in `neck`").place.code == "nn.GELU(),"
-    assert place(net, "neck", fix="apply `F.relu` in front of `neck`").place.code == "self.neck = nn.Sequential("
+def test_the_layer_beside_which_a_container_lacks_a_call_is_meant(net):
+    behind = CodeEdit(kind="after", call="1", written="relu")
+    assert place(net, "neck", edit=behind).place.code == "nn.GELU(),"
+    before = CodeEdit(kind="before", call="neck", written="relu")
+    assert place(net, "neck", edit=before).place.code == "self.neck = nn.Sequential("
 
 
-def test_the_references_line_is_the_one_that_is_quoted_or_that_alone_calls_the_function(net):
-    missing = cause("", fix="apply `block` after `conv` at placed_net.py:16")
+def test_the_references_line_is_the_known_one_or_that_alone_calls_the_function(net):
     sides, port = Sides(PaddleSide(), PaddleSide()), net.Net()
-    (placed,) = place_layers([replace(missing, message="lacks it")], sides, (port, port))
+    here, there = SourceLine.at(net.__file__, 51), SourceLine.at(net.__file__, 16)
+    missing = cause("", place=here, edit=CodeEdit(kind="after", call="block", written="relu"))
+    (placed,) = place_layers([missing], sides, (port, port))
     assert placed.reference_place.code == "x = block(x)"
-    told = "do at placed_net.py:20 (`return y`) what the reference does at placed_net.py:16: `return self.norm(self.conv(x))`"
-    (placed,) = place_layers([replace(missing, message="lacks it", fix=told)], sides, (port, port))
-    assert placed.reference_place.code == "return self.norm(self.conv(x))"
-    (placed,) = place_layers(
-        [replace(missing, message="lacks it", fix="apply `gone` at placed_net.py:16")], sides, (port, port)
-    )
+    (placed,) = place_layers([replace(missing, reference_place=there)], sides, (port, port))
+    assert placed.reference_place is there
+    (placed,) = place_layers([replace(missing, name="gone", edit=None)], sides, (port, port))
     assert placed.reference_place.code == "def forward(self, x):"

@@ -57,7 +57,7 @@ def test_two_initializations_are_said_first_and_alone():
     assert dict(report.stages) == {"preflight": Outcome.FAIL}
     assert [one.name for one in report.diagnoses] == ["weights-not-copied"]
     assert report.first_divergence is None
-    assert [one.code for one in report.findings] == ["weights-not-copied"]
+    assert [one.name for one in report.findings] == ["weights-not-copied"]
     assert "8 of 8 parameters hold other values: the weights were not copied" in str(report)
     assert "tipchain.copy_weights(reference, port)" in str(report)
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tipchain.errors import Outcome, UsageError
-from tipchain.explain.findings import Diagnosis, SourceLine
+from tipchain.explain.findings import CodeEdit, Diagnosis, SourceLine
 from tipchain.numbers.verdicts import Verdict
 from tipchain.port.mending import Mending, _write
 from tipchain.report.model import RunReport
@@ -41,6 +41,7 @@ def report_of(port, error=""):
             evidence="",
             fix=f"pass `{fix}` to `{FIXES[fix][1]}` at port.py",
             place=SourceLine(file="port.py", line=FIXES[fix][0]),
+            edit=CodeEdit(kind="pass", call=FIXES[fix][1], arguments=(tuple(fix.split("=")),)),
         )
         for fix in missing
     )

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("paddle")  # its names are looked up
 
-from tipchain.explain.findings import Diagnosis, SourceLine
+from tipchain.explain.findings import CodeEdit, Diagnosis, SourceLine
 from tipchain.port.rewrites import of_cause, of_error
 
 PORT = """\
@@ -214,49 +214,66 @@ def test_of_an_error_that_the_table_does_not_know_nothing_is_written(port):
     assert not list(of_error(f"{port.parent / 'absent.py'}:3: NameError: name 'torch' is not defined"))
 
 
-def cause(port, word, code, fix, **more):
+def cause(port, word, code, **more):
     """Return a cause at the first line with a word."""
     place = SourceLine(file=str(port), line=lines_of(port, word))
-    return Diagnosis(code=code, port_path="", message="", evidence="", fix=fix, place=place, **more)
+    return Diagnosis(code=code, port_path="", message="", evidence="", fix="", place=place, **more)
+
+
+MEAN = CodeEdit(kind="after", call="mean", written="tanh")
 
 
 @pytest.mark.parametrize(
-    ("word", "code", "fix", "first"),
+    ("word", "code", "edit", "first"),
     [
         (
             "norm(8)",
             "argument",
-            "pass `momentum=0.99` to `body.0`",
-            ["norm = partial(paddle.nn.BatchNorm2D, eps=0.001, momentum=0.99)"],
+            CodeEdit(kind="pass", call="BatchNorm2D", arguments=(("momentum", "0.99"),)),
+            ["norm = partial(paddle.nn.BatchNorm2D, eps=1e-3, momentum=0.99)"],
         ),
         (
             "softmax",
             "argument",
-            "pass `axis=1` to `softmax` at port.py:20: `x`",
+            CodeEdit(kind="pass", call="softmax", arguments=(("axis", "1"),)),
             ["x = F.softmax(x - self.body(x), axis=1)"],
         ),
-        ("softmax", "function", "write `gelu` for `softmax` at port.py:20: `x`", ["x = F.gelu(x - self.body(x))"]),
-        ("softmax", "function", "write `add` for `subtract` at port.py:20: `x`", ["x = F.softmax(x + self.body(x))"]),
-        ("x.mean", "missing-call", "apply `tanh` after `mean` at port.py:20", ["x = F.tanh(x.mean(1))  # kept"]),
+        (
+            "softmax",
+            "function",
+            CodeEdit(kind="write", call="softmax", written="gelu"),
+            ["x = F.gelu(x - self.body(x))"],
+        ),
+        (
+            "softmax",
+            "function",
+            CodeEdit(kind="write", call="subtract", written="add"),
+            ["x = F.softmax(x + self.body(x))"],
+        ),
+        ("x.mean", "missing-call", MEAN, ["x = F.tanh(x.mean(1))  # kept"]),
         (
             "softmax",
             "operand-order",
-            "give `subtract` its tensors in another order",
+            CodeEdit(kind="order", call="subtract", order=(1, 0)),
             ["x = F.softmax(self.body(x) - x)"],
         ),
-        ("self.act =", "structure", "make `act` a `paddle.nn.ReLU`", ["self.act = paddle.nn.ReLU(inplace=True)"]),
+        (
+            "self.act =",
+            "structure",
+            CodeEdit(kind="make", call="ReLU6", written="paddle.nn.ReLU"),
+            ["self.act = paddle.nn.ReLU(inplace=True)"],
+        ),
     ],
 )
-def test_a_cause_is_written_where_it_stands(port, word, code, fix, first):
-    assert changed(of_cause(cause(port, word, code, fix), lambda _: None))[0] == first
+def test_a_cause_is_written_where_it_stands(port, word, code, edit, first):
+    assert changed(of_cause(cause(port, word, code, edit=edit), lambda _: None))[0] == first
 
 
 def test_a_statement_is_written_as_the_reference_has_it(port, tmp_path):
     reference = tmp_path / "reference.py"
     reference.write_text(REFERENCE)
-    fix = "do at port.py:21 what the reference does"
     told = cause(
-        port, "x.mean", "parting", fix, reference_place=SourceLine(file=str(reference), line=lines_of(port, "x.mean"))
+        port, "x.mean", "parting", reference_place=SourceLine(file=str(reference), line=lines_of(port, "x.mean"))
     )
     assert changed(of_cause(told, lambda file: ast.parse(Path(file).read_text()))) == [["x = x.flatten(1)  # kept"]]
     assert not list(of_cause(told, lambda _: None))
@@ -264,19 +281,19 @@ def test_a_statement_is_written_as_the_reference_has_it(port, tmp_path):
 
 def test_a_corrected_line_keeps_its_end(port):
     port.write_bytes(PORT.replace("\n", "\r\n").encode())
-    told = cause(port, "x.mean", "missing-call", "apply `tanh` after `mean` at port.py:20")
+    told = cause(port, "x.mean", "missing-call", edit=MEAN)
     first = next(of_cause(told, lambda _: None)).after
     assert "F.tanh(x.mean(1))" in first
     assert first.count("\r\n") == first.count("\n")
 
 
 def test_a_transpose_that_paddles_linear_has_already_is_left_out(port):
-    told = cause(port, "qkv", "parting", "compare the code")
+    told = cause(port, "qkv", "parting")
     assert ["x = paddle.nn.functional.linear(x, self.qkv.weight)"] in changed(of_cause(told, lambda _: None))
 
 
 def test_of_a_cause_without_a_place_nothing_is_written(port):
-    told = Diagnosis(code="argument", port_path="", message="", evidence="", fix="pass `axis=1` to `softmax`")
+    told = Diagnosis(code="argument", port_path="", message="", evidence="", fix="", edit=MEAN)
     assert not list(of_cause(told, lambda _: None))
 
 

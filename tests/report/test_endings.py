@@ -42,6 +42,7 @@ LAYER = Diagnosis(
     stage="forward",
     reference_path="layer2.0.bn1",
     place=SourceLine(file="net/port.py", line=34, code="self.bn1 = nn.BatchNorm2D(64, epsilon=1e-3)"),
+    corrected="self.bn1 = nn.BatchNorm2D(64, epsilon=1e-05)",
     reference_place=SourceLine(file="net/reference.py", line=30, code="self.bn1 = nn.BatchNorm2d(64)"),
     explains=("forward/logits", "metric/acc", "backward/grad.a", "backward/grad.b"),
 )

@@ -16,7 +16,6 @@ from tipchain.chain.plan import Command, Result
 from tipchain.errors import Outcome, UsageError
 from tipchain.explain.findings import SourceLine
 from tipchain.report.ci import annotate_run, junit_xml, summarize_run
-from tipchain.report.lines import POSITIONS, corrected_line
 from tipchain.report.model import RunReport
 from tipchain.report.page import render_run
 from tipchain.report.write import with_page
@@ -98,48 +97,6 @@ def test_interrupted_and_unchecked_runs_are_not_green():
     assert 'class="verdict unknown"' in render_run(skipped)
 
 
-@pytest.mark.parametrize(
-    ("fix", "line", "expected"),
-    [
-        ("pass `exclusive=False` to `avg_pool2d` at a.py:1: `x`", "    x = F.avg_pool2d(self.act(x), 3)  # 池化",
-         "    x = F.avg_pool2d(self.act(x), 3, exclusive=False)  # 池化"),
-        ("pass `epsilon=1e-05` to `body.1.bn`", "self.bn = nn.BatchNorm2D(8, epsilon=1e-2)", "self.bn = nn.BatchNorm2D(8, epsilon=1e-05)"),
-        ("pass `a=1`, `b=2` to `f` at a.py:1", "y = f(b=3, a=4)", "y = f(b=2, a=1)"),
-        ("pass `a=1` to `f` at a.py:1", "    if f(x):", "    if f(x, a=1):"),
-        ("write `gelu` for `relu` at a.py:1: `x`", "return F.relu(self.fc1(x))", "return F.gelu(self.fc1(x))"),
-        ("remove `relu` at a.py:1: `x`", "x = F.relu(self.bn(x))", "x = self.bn(x)"),
-        ("write [:, -1] for [:, 0] at a.py:1: `x`", "return self.fc(self.norm(out[:, 0]))", "return self.fc(self.norm(out[:, -1]))"),
-        ("write [:, -1] for [:, 0] at a.py:1: `x`", "return out[:, 0] + mean[:, 0]", None),
-        ("give `concat` at a.py:1 its tensors in the order [2, 0, 1]: `x`", "x = f(paddle.concat([a, g(b), c], 1))", "x = f(paddle.concat([c, a, g(b)], 1))"),
-        ("give `concat` at a.py:1 its tensors in the order [1, 0]: `x`", "x = paddle.concat(parts, 1)", None),
-        ("apply `relu` in front of `drop` at a.py:1: `x`", "    return self.drop(self.fc(x))", "    return self.drop(F.relu(self.fc(x)))"),
-        ("apply `relu` in front of `drop`", "x = self.drop(x, 0.5)", None),
-        ("pass `stride=2`, `groups=2` to `a`", "self.a = nn.Conv2D(3, 8, 3, 1)", "self.a = nn.Conv2D(3, 8, 3, 2, groups=2)"),
-        ("pass `axis=1` to `softmax` at a.py:1: `x`", "x = F.softmax(self.fc(x), -1)", "x = F.softmax(self.fc(x), 1)"),
-        ("pass `epsilon=1e-05` to `a`", "self.bn = nn.BatchNorm2D(8, **more)", None),
-        ("pass `momentum=0.9` to `body.1`", "self.body = nn.Sequential(*layers)", None),
-        ("remove `scale`", "x = scale(x, 3)", None),
-    ],
-)  # fmt: skip
-def test_a_line_as_it_should_be(fix, line, expected):
-    assert corrected_line(fix, line) == expected
-
-
-@pytest.mark.frameworks
-def test_parameters_stand_where_paddle_has_them():
-    import inspect
-
-    import paddle
-
-    rooms = (paddle.nn, paddle.nn.functional, paddle.optimizer, paddle.optimizer.lr)
-    found = {name: getattr(room, name) for room in rooms for name in dir(room) if not name.startswith("_")}
-    for pattern, order in POSITIONS.items():
-        named = [name for name in found if re.fullmatch(pattern, name)]
-        assert named, pattern
-        for name in named:
-            assert list(inspect.signature(found[name]).parameters)[: len(order)] == order, name
-
-
 def test_junit_tells_the_cause_once_and_the_others_refer_to_it():
     root = ET.fromstring(junit_xml(misaligned()))
     cases = {f"{one.get('classname')}/{one.get('name')}": one for one in root.iter("testcase")}
@@ -208,7 +165,12 @@ def test_github_annotates_the_line_of_a_parameter_file_whose_program_failed(tmp_
 
 
 def test_githubs_summary_shows_the_line_as_it_should_be_and_nothing_of_it_is_markdown():
-    nasty = replace(CAUSE, message=f"*odd*{NASTY}", place=SourceLine(file="a.py", line=1, code="x = f(x)  # </pre><b>"))
+    nasty = replace(
+        CAUSE,
+        message=f"*odd*{NASTY}",
+        corrected="",
+        place=SourceLine(file="a.py", line=1, code="x = f(x)  # </pre><b>"),
+    )
     text = summarize_run(replace(misaligned(), diagnoses=(nasty, CAUSE)), "NOT the `same`")
     assert text.startswith("## ❌ NOT the &#96;same&#96;\n")
     assert (

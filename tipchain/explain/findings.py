@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import linecache
-import textwrap
+import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from tipchain.core.blame import one_line
+from tipchain.core.blame import is_users, one_line
 from tipchain.errors import Outcome, TipchainError
 from tipchain.numbers.tolerance import EXPLAINED
 
@@ -45,39 +44,6 @@ SIDE_NAMES = ("reference", "port")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """A difference that is there before anything runs: an argument, a parameter, a setting, a flag.
-
-    Attributes:
-        code: a slug: ``"epsilon"``, ``"momentum"``, ``"padding"``, ``"weight-decay"``.
-        kind: what is set differently: ``"argument"`` of a layer, ``"parameter"``, ``"flag"``.
-        reference_path: the layer in torch's model; empty for what belongs to no layer.
-        port_path: the layer in Paddle's.
-        reference: the reference's value, as torch would write it.
-        port: the port's, as Paddle would.
-        message: one sentence with both values.
-        fix: what to write in the port.
-        effect: ``"here"``: the results differ; ``"elsewhere"``: other inputs, another mode or a training would show it, and
-            the message says which; ``"none"``: it changes no result and no training; told, but it fails nothing.
-    """
-
-    code: str
-    kind: Literal["argument", "parameter", "flag"]
-    reference_path: str = ""
-    port_path: str = ""
-    reference: str
-    port: str
-    message: str
-    fix: str
-    effect: Effect = "here"
-
-    @property
-    def harmless(self) -> bool:
-        """Whether it fails nothing."""
-        return self.effect == "none"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLine:
     """A line of a user's code.
 
@@ -91,20 +57,53 @@ class SourceLine:
     line: int
     code: str = ""
 
+    @classmethod
+    def at(cls, file: str, line: int) -> SourceLine:
+        """Return a line of a file that Python has read."""
+        return cls(file=str(Path(file).resolve()), line=line, code=linecache.getline(file, line).strip())
+
     def __str__(self) -> str:
         """Return ``file:line``."""
         return f"{self.file}:{self.line}"
 
+    @property
+    def short(self) -> str:
+        """``file:line`` as messages have it: the file's name alone."""
+        return f"{Path(self.file).name}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeEdit:
+    """A change of one call in the statement of a cause.
+
+    Attributes:
+        kind: ``"pass"`` arguments to the call; ``"write"`` something for its function, an index or an operator; ``"make"`` a layer
+            of another class; ``"remove"`` the call; apply a function ``"before"`` or ``"after"`` it; give its tensors in another
+            ``"order"``; ``"set"`` an attribute.
+        call: the function, class, layer, index or attribute that it is about.
+        arguments: what it is given: names, and values as code.
+        written: the function, class, index or value that is written.
+        order: where each tensor stands now.
+    """
+
+    kind: Literal["pass", "write", "make", "remove", "before", "after", "order", "set"]
+    call: str
+    arguments: tuple[tuple[str, str], ...] = ()
+    written: str = ""
+    order: tuple[int, ...] = ()
+
 
 CONSTRUCTED = "the reference is constructed this way"
 """Evidence of a cause that construction tells."""
+BUILT = ("argument", "structure")
+"""Kinds of differences between layers' own construction."""
 UNEXPLAINED = ("unknown", "nan", "parting")
 """Kinds of diagnoses that only show the difference; their fraction is the best failed edit's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """A cause that explains an error.
+    """A cause that explains an error, or a difference of construction that is there before anything runs.
 
     Attributes:
         code: the kind, one of `KINDS`.
@@ -122,6 +121,12 @@ class Diagnosis:
         reference_place: the reference's.
         explains: the subjects of the verdicts of a run that fail because of it.
         run: how the models ran when it showed: ``"in train mode"``; empty for the inputs and the mode that were given.
+        edit: what to change in the statement at ``place``; None where that is no change of one call.
+        corrected: the line at ``place`` as it should be; empty where it is not known.
+        reference: of a difference of construction the reference's value, as torch would write it.
+        port: the port's, as Paddle would.
+        effect: ``"here"``: the results differ; ``"elsewhere"``: other inputs, another mode or a training would show it, and
+            the message says which; ``"none"``: it changes no result and no training; told, but it fails nothing.
     """
 
     code: str
@@ -138,6 +143,16 @@ class Diagnosis:
     explains: tuple[str, ...] = ()
     name: str = ""
     run: str = ""
+    edit: CodeEdit | None = None
+    corrected: str = ""
+    reference: str = ""
+    port: str = ""
+    effect: Effect = "here"
+
+    @property
+    def harmless(self) -> bool:
+        """Whether it fails nothing."""
+        return self.effect == "none"
 
     @property
     def is_known(self) -> bool:
@@ -153,29 +168,46 @@ class Diagnosis:
     def summary(self) -> str:
         """The fault, its place, and its fix, in one line."""
         place = self.place
-        known = place is None or f"{Path(place.file).name}:{place.line}" in self.message
+        known = place is None or place.short in self.message
         return self.message + ("" if known else f" ({place})") + (f"; fix: {self.fix}" if self.fix else "")
 
-    def says(self, finding: Finding) -> bool:
+    @property
+    def bare_fix(self) -> str:
+        """The fix without the line of code that it ends with, where a report shows that line beside it."""
+        code = self.place.code.strip() if self.place else ""
+        return self.fix.removesuffix(f": `{code}`") if code else self.fix
+
+    def says(self, finding: Diagnosis) -> bool:
         """Tell whether it names the same difference of construction in the same layer."""
-        return self.name == finding.code and finding.port_path in self.layers
+        return self.name == finding.name and finding.port_path in self.layers
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cause:
-    """A possible fault, before it is known whether it explains anything.
-
-    Attributes:
-        code: the kind, one of `KINDS`.
-        message: one sentence.
-        fix: the line to change.
-        name: the argument, function, operand, parameter or setting that it is about.
-    """
-
-    code: str
-    message: str
-    fix: str
-    name: str = ""
+def difference(
+    name: str,
+    values: tuple[str, str],
+    message: str,
+    fix: str,
+    *,
+    code: str = "argument",
+    paths: tuple[str, str] = ("", ""),
+    effect: Effect = "here",
+    edit: CodeEdit | None = None,
+) -> Diagnosis:
+    """Return a difference of construction, given both values as the frameworks write them, and both layers' paths."""
+    (reference, port), (reference_path, port_path) = values, paths
+    return Diagnosis(
+        code=code,
+        name=name,
+        port_path=port_path,
+        reference_path=reference_path,
+        message=message,
+        evidence=f"reference {reference}, port {port}",
+        fix=fix,
+        reference=reference,
+        port=port,
+        effect=effect,
+        edit=edit,
+    )
 
 
 def shown_path(path: str) -> str:
@@ -211,33 +243,28 @@ class PieceCheck:
     excused: bool = False
 
 
-def at_source(value: object) -> str:
-    """Return `` at file:line`` of a function, a class or a method; empty where it has no source."""
-    with suppress(OSError, TypeError):
-        file, (_, line) = inspect.getsourcefile(value), inspect.getsourcelines(value)  # type: ignore[arg-type]
-        return f" at {Path(file or '').name}:{line}"
-    return ""
-
-
-def parsed(value: object) -> tuple[int, ast.Module] | None:
-    """Return the first line of a function or a class in its file, and its code; None where it has no source."""
+def source_of(value: object) -> SourceLine | None:
+    """Return where a function, a class or a method begins; None where it has no source."""
     with suppress(OSError, TypeError, SyntaxError):
-        lines, first = inspect.getsourcelines(value)  # type: ignore[arg-type]
-        return first, ast.parse(textwrap.dedent("".join(lines)))
+        file, (lines, number) = inspect.getsourcefile(value), inspect.getsourcelines(value)  # type: ignore[arg-type]
+        return SourceLine(file=str(Path(file or "").resolve()), line=number, code=lines[0].strip())
     return None
 
 
-def only_return(function: object) -> tuple[int, str] | None:
-    """Return the number and text of a function's one return statement; None where it has several, or no source."""
-    code = parsed(function)
-    found = [one.lineno for one in ast.walk(code[1]) if isinstance(one, ast.Return)] if code else []
-    if code is None or len(found) != 1:
-        return None
-    number = code[0] + found[0] - 1
-    return number, linecache.getline(inspect.getsourcefile(function) or "", number).strip()  # type: ignore[arg-type]
+def at_source(value: object) -> str:
+    """Return `` at file:line`` of a function, a class or a method; empty where it has no source."""
+    source = source_of(value)
+    return "" if source is None else f" at {source.short}"
 
 
 def failed_to_run(what: str, error: BaseException) -> PieceCheck:
     """Return the ERROR of something that raised; an error of tipchain's own says all itself."""
     reason = str(error) if isinstance(error, TipchainError) else f"{what} raised {one_line(error)}"
     return PieceCheck(outcome=Outcome.ERROR, reason=reason)
+
+
+def raised_at(error: BaseException) -> SourceLine | None:
+    """Return the last line of a user's code on the way to an error; None where there is none."""
+    places = ((frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__))
+    own = [place for place in places if is_users(place[0])]
+    return SourceLine.at(*own[-1]) if own else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -99,7 +98,7 @@ def check_buffers(
         verdicts[port] = asked.fault(path, port, told, apart)
         port_leaf = ported.get(name, match.get(name, name)).rpartition(".")[2]
         line = place_written(layer, port_leaf)
-        at = f" at {Path(line.file).name}:{line.line} (`{line.code}`)" if line else ""
+        at = f" at {line.short} (`{line.code}`)" if line else ""
         mode = "train" if getattr(layer, "training", False) else "eval"
         before, after, port_after = (
             ", ".join(f"{one:.6g}" for one in held[name].reshape(-1)[:SHOWN] * 1.0)
@@ -112,6 +111,7 @@ def check_buffers(
                 message=f"{shown}: {told}; both are in {mode} mode, and of {before} the port makes {port_after}, the reference {after}",
                 evidence="the outputs of this call agree; those of later calls need not",
                 fix=f"update `{port_leaf}` of {shown}{at} in {mode} mode as the reference does",
+                place=line,
                 reference_place=place_written(layers.get(path), leaf),
             )
         )

@@ -10,7 +10,7 @@ from tipchain.core.progress import Pace
 from tipchain.errors import Outcome
 from tipchain.explain.causes.hypotheses import below
 from tipchain.explain.causes.search import diagnose, said_alike, unsearched
-from tipchain.explain.findings import CONSTRUCTED, PIECES, Diagnosis, Finding, shown_path
+from tipchain.explain.findings import BUILT, CONSTRUCTED, PIECES, Diagnosis, shown_path
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.other_runs import explain_draws, unlike_draws
 from tipchain.explain.locate.trace import Store
@@ -18,7 +18,6 @@ from tipchain.explain.locate.verdicts import LayerVerdict
 from tipchain.explain.preflight.construction import every_path
 from tipchain.explain.preflight.parameters import NOT_COPIED
 from tipchain.facts.layers import KINDS
-from tipchain.live.places import QUOTED
 from tipchain.live.report import AlignmentReport
 from tipchain.live.request import LiveRequest
 from tipchain.live.results import LiveResults
@@ -31,8 +30,6 @@ SEARCHED = 5
 """Faults whose causes are searched for without construction, or a layer of the same type, telling them; then one gives up."""
 UNTRIED = frozenset({"layer-type", "dropout-p"})
 """Differences of construction that no trial surely removes, told for an error unknown."""
-STRUCTURES = frozenset({"layer-type", "missing-dropout", "extra-dropout"})
-"""Differences of construction that are layers or tensors too few or too many."""
 LATER = frozenset(one.code for kind in KINDS for one in kind.properties if not one.visible)
 """Arguments that never show in a layer's result, so that no other cause of its error speaks against them."""
 
@@ -93,7 +90,7 @@ def explain_layers(
     asked: LiveRequest,
     located: Located,
     verdicts: Sequence[LayerVerdict],
-    findings: Sequence[Finding],
+    findings: Sequence[Diagnosis],
     store: Store,
     pace: Pace,
 ) -> tuple[list[Diagnosis], dict[str, str]]:
@@ -110,13 +107,10 @@ def explain_layers(
     for fault in verdicts:
         if fault.at_fault:
             faults.setdefault(fault.port_path, fault)
-    built: dict[
-        str, tuple[object, ...]
-    ] = {}  # differences of layers' construction by path, to be compared with each other
-    for finding in serious:
-        if finding.kind == "argument":
-            known = built.get(finding.port_path, ())
-            built[finding.port_path] = (*known, (finding.code, finding.reference, finding.port))
+    built: dict[str, tuple[object, ...]] = {}
+    for one in serious:
+        if one.code in BUILT:
+            built[one.port_path] = (*built.get(one.port_path, ()), (one.name, one.reference, one.port))
     found: list[Diagnosis] = []
     settled: dict[tuple[object, ...], Diagnosis] = {}
     by_type: dict[tuple[str, str], list[Diagnosis]] = {}
@@ -151,7 +145,8 @@ def explain_layers(
             cause = replace(one, stage=stage, reference_path=_counterpart(one.port_path, verdict, shown))
             if cause.is_known:
                 places.setdefault(path, cause.port_path)
-            same = next((other for other in found if _is_same(other, cause)), None)
+            known = [other for other in found if other.is_known and cause.is_known]
+            same = next((other for other in known if _alike(other) == _alike(cause)), None)
             if same is not None:
                 _joined(found, same, cause.port_path)
                 continue
@@ -160,8 +155,8 @@ def explain_layers(
                 like.append(cause)
             if group is not None and cause.evidence.startswith(CONSTRUCTED):
                 settled[group] = cause
-    lines = {(one.code, one.name, one.port_path) for one in found if QUOTED.search(one.fix)}
-    return [one for one in found if (one.code, one.name, one.port_path) not in lines or QUOTED.search(one.fix)], places
+    lines = {(one.code, one.name, one.port_path) for one in found if one.place}
+    return [one for one in found if one.place or (one.code, one.name, one.port_path) not in lines], places
 
 
 def _wrong_inside(path: str, located: Located, verdicts: Sequence[LayerVerdict]) -> set[str] | None:
@@ -196,16 +191,10 @@ def _counterpart(path: str, verdict: LayerVerdict, located: Located) -> str:
     return next((one.reference.path for one in known if one.port.path == path), verdict.reference_path)
 
 
-def _is_same(one: Diagnosis, other: Diagnosis) -> bool:
-    """Tell whether two layers have one cause: said in the same words of each, and with the same fix."""
-    if not (one.is_known and other.is_known) or (one.code, one.name) != (other.code, other.name):
-        return False
-    return _said(one) == _said(other)
-
-
-def _said(one: Diagnosis | Finding) -> tuple[str, str]:
+def _alike(one: Diagnosis, *, by_message: bool = True) -> tuple[str, ...]:
     """Return what is said of a layer, which is the same of another one that has it."""
-    return said_alike(one.message, one.port_path), said_alike(one.fix, one.port_path)
+    texts = (one.fix, one.message) if by_message else (one.fix,)
+    return one.code, one.name, one.reference, one.port, *(said_alike(text, one.port_path) for text in texts)
 
 
 def _joined(found: list[Diagnosis], cause: Diagnosis, path: str) -> Diagnosis:
@@ -229,7 +218,7 @@ def with_stage(cause: Diagnosis, report: AlignmentReport) -> Diagnosis:
     return replace(cause, stage="preflight", reference_path=built)
 
 
-def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding]) -> list[Diagnosis]:
+def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Diagnosis]) -> list[Diagnosis]:
     """Return the causes with those differences of construction that no number has shown, equal ones together.
 
     Where a piece differs by a cause unknown, what is known of its construction takes that one's place; so does what says
@@ -241,25 +230,30 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding
     for one in grave(findings):
         if any(_covers(cause, one) for cause in diagnoses):
             continue
-        shown = [each for each in findings if each.effect == "here" and _differs_likewise(each, one)]
+        shown = [
+            each
+            for each in findings
+            if each.effect == "here" and one.code in BUILT
+            if _alike(each, by_message=False) == _alike(one, by_message=False)
+        ]
         same = next((cause for cause in diagnoses if any(cause.says(each) for each in shown)), None)
         if same is None:
             serious.append(one)
         else:
             _joined(diagnoses, same, one.port_path)
     paths = {one.port_path for one in serious}
-    untried = {one.port_path for one in grave(findings) if one.code in UNTRIED and one.effect == "here"}
+    untried = {one.port_path for one in grave(findings) if one.name in UNTRIED and one.effect == "here"}
     kept = [
         one
         for one in diagnoses
         if not (not one.is_known and one.port_path in untried)
         and not (DESCRIBING & {one.code, one.name} and one.port_path in paths)
     ]
-    groups: dict[tuple[object, ...], list[Finding]] = {}
+    groups: dict[tuple[object, ...], list[Diagnosis]] = {}
     for one in serious:
-        groups.setdefault((one.code, one.kind, one.reference, one.port, *_said(one)), []).append(one)
+        groups.setdefault(_alike(one), []).append(one)
     more = [
-        replace(of_finding(ones[0]), paths=tuple(one.port_path for one in ones) if len(ones) > 1 else ())
+        replace(ones[0], paths=tuple(one.port_path for one in ones) if len(ones) > 1 else ())
         for ones in groups.values()
     ]
     first = next((one.port_path for one in diagnoses), None)
@@ -267,52 +261,24 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding
     return [*ahead, *kept, *(one for one in more if one not in ahead)]
 
 
-def _differs_likewise(one: Finding, other: Finding) -> bool:
-    told = [
-        (each.code, each.kind, each.reference, each.port, said_alike(each.fix, each.port_path)) for each in (one, other)
-    ]
-    return one.kind == "argument" and told[0] == told[1]
-
-
-def _covers(cause: Diagnosis, finding: Finding) -> bool:
+def _covers(cause: Diagnosis, finding: Diagnosis) -> bool:
     """Tell whether a cause names a finding, or explains all its possible effects."""
     if not cause.is_known or finding.port_path not in cause.layers:
         return False
-    shows = finding.kind in ("argument", "parameter") and finding.effect == "here" and finding.code not in LATER
+    shows = finding.code != "setting" and finding.effect == "here" and finding.name not in LATER
     return cause.says(finding) or (
         shows and (cause.explained or 0.0) >= EXPLAINED and not DESCRIBING & {cause.code, cause.name}
     )
 
 
-def grave(findings: Sequence[Finding]) -> list[Finding]:
+def grave(findings: Sequence[Diagnosis]) -> list[Diagnosis]:
     """Return the findings that fail something."""
     return [one for one in findings if not one.harmless]
 
 
-def first_constructed(asked: LiveRequest, findings: Sequence[Finding]) -> LayerVerdict | None:
+def first_constructed(asked: LiveRequest, findings: Sequence[Diagnosis]) -> LayerVerdict | None:
     """Return the first layer that is built otherwise, as a verdict; None where none is."""
-    layers_own = ("argument", "parameter", "flag")
-    found = next((one for one in grave(findings) if one.kind in layers_own and one.code != NOT_COPIED), None)
+    found = next((one for one in grave(findings) if one.name != NOT_COPIED), None)
     if found is None:
         return None
     return replace(asked.fault(found.reference_path, found.port_path, found.message), direction="construction")
-
-
-def kind_of(finding: Finding) -> str:
-    """Return the kind of cause that a difference of construction is."""
-    if finding.code in STRUCTURES:
-        return "structure"
-    return finding.kind if finding.kind in ("argument", "parameter") else "setting"
-
-
-def of_finding(finding: Finding) -> Diagnosis:
-    """Return a difference of construction as a cause."""
-    return Diagnosis(
-        code=kind_of(finding),
-        name=finding.code,
-        port_path=finding.port_path,
-        reference_path=finding.reference_path,
-        message=finding.message,
-        evidence=f"reference {finding.reference}, port {finding.port}",
-        fix=finding.fix,
-    )

@@ -18,7 +18,6 @@ from tipchain.explain.preflight.parameters import MANY, Tensors, two_initializat
 from tipchain.explain.preflight.trials import weigh
 from tipchain.framework_types import Model
 from tipchain.frameworks.randomness import attributes
-from tipchain.live.causes import of_finding
 from tipchain.live.layers import locate
 from tipchain.live.report import AlignmentReport
 from tipchain.live.request import LiveRequest
@@ -32,7 +31,7 @@ def check_strangers(results: LiveResults, tensors: Tensors) -> PieceCheck | None
         return None
     finding = strange.finding
     results.report.findings[:] = [finding]
-    cause = replace(of_finding(finding), evidence="parameters whose elements are all equal were not counted")
+    cause = replace(finding, evidence="parameters whose elements are all equal were not counted")
     reason = f"{finding.message}; nothing else was compared"
     return PieceCheck(outcome=Outcome.FAIL, reason=reason, diagnoses=(cause,))
 
@@ -49,7 +48,7 @@ def check_construction(
     calls = () if located is None else located.matching.pairs
     findings = check(*asked.models, pairs, calls, names=asked.names, tensors=tensors)
     results.report.findings[:] = findings
-    if located is None and any(one.kind in ("argument", "parameter", "flag") for one in findings):
+    if located is None and findings:
         with suppress(Exception):  # a difference that is not weighed counts
             located = locate(asked, results.pace, store, pairs, losses=False)
     if located is not None:
@@ -73,7 +72,7 @@ def put_right(
     report: AlignmentReport, stages: Collection[str], reference: Model, port: Model
 ) -> Iterator[list[dict[str, str]]]:
     """Give the port the reference's value of each setting that a stage shows; yield stage and message of those causes."""
-    paths = {(one.port_path, one.code): one.reference_path for one in report.findings}
+    paths = {(one.port_path, one.name): one.reference_path for one in report.findings}
     layers, port_layers = dict(reference.named_modules(remove_duplicate=False)), dict(every_path(port))
     settled, nn = [], import_module("paddle").nn
     with ExitStack() as stack:

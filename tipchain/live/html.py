@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tipchain.core.language import many, template
 from tipchain.errors import BAD
-from tipchain.explain.findings import SIDE_NAMES, Finding
+from tipchain.explain.findings import SIDE_NAMES, Diagnosis
 from tipchain.explain.locate.verdicts import ORDER, Closeness, LayerVerdict
 from tipchain.live.report import PER_DECADE, AlignmentReport, Histogram
 from tipchain.numbers.tolerance import SAME_DOUBLE, UNIT
@@ -115,11 +115,11 @@ def detail_sections(report: AlignmentReport) -> Iterator[PageSection]:
         yield PageSection("figures", "Figures", rows)
 
 
-def _findings(found: Sequence[Finding]) -> Mapping[str, object]:
+def _findings(found: Sequence[Diagnosis]) -> Mapping[str, object]:
     """Group differences of construction that differ in the layer alone; harmless ones stand apart."""
-    groups: dict[tuple[str, ...], list[Finding]] = {}
+    groups: dict[tuple[str, ...], list[Diagnosis]] = {}
     for one in found:
-        groups.setdefault((str(one.harmless), one.kind, one.code, one.reference, one.port), []).append(one)
+        groups.setdefault((str(one.harmless), one.code, one.name, one.reference, one.port), []).append(one)
     listed = [part for ones in groups.values() for part in ([ones] if len(ones) >= ALIKE else [[one] for one in ones])]
     return {
         "grave": [ones for ones in listed if not ones[0].harmless],

@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,22 +18,18 @@ from tipchain.explain.causes.lines import (
     called_name,
     calls_of,
     functions_in,
+    node_of,
     only_unlike,
     opposite,
     reads_alike,
     reads_otherwise,
-    source_at,
 )
-from tipchain.explain.findings import PIECES, Diagnosis, SourceLine, parsed
+from tipchain.explain.findings import PIECES, Diagnosis, SourceLine, source_of
+from tipchain.explain.source_edits import correct
 from tipchain.framework_types import Model
 from tipchain.frameworks.live_models import LiveSide, Sides
+from tipchain.weights.sides import join
 
-QUOTED = re.compile(r"([\w.-]+\.py):(\d+)")
-"""A place as messages have it: the file's name alone."""
-ARGUMENT = re.compile(r"(\w+)\s*=[^=]")
-"""An argument as fixes have it: ``weight_decay=0.0001``."""
-NAMED = re.compile(r"`([^`]+)`")
-ATTRIBUTE = re.compile(r"`self\.(\w+)`")
 CONSTRUCTED = re.compile(r"\b_?[A-Z]\w*\(")
 LIBRARIES = ("torch.", "paddle.", "tipchain.")
 """Modules whose lines nobody changes."""
@@ -45,32 +40,24 @@ WRITERS = ("set_value", "assign")
 
 
 def place_layers(diagnoses: Iterable[Diagnosis], sides: Sides, models: tuple[object, object]) -> list[Diagnosis]:
-    """Return causes with the lines that their words name, else with those that make the layers they are about."""
+    """Return causes with the lines that make the layers they are about, where no line is known yet."""
     finders = [_Finder(side, model) for side, model in zip(sides, models, strict=True)]
     return [_place(one, finders[0], finders[1]) for one in diagnoses]
 
 
 def _place(cause: Diagnosis, reference: _Finder, port: _Finder) -> Diagnosis:
-    quoted = _quoted(cause, port.files)
     if cause.port_path in PIECES:
-        return replace(cause, place=cause.place or quoted)
+        return cause
+    place, ours, edit = cause.place, cause.reference_place, cause.edit
     # What a container lacks or has too much of is told beside one of its layers.
-    named = [".".join(filter(None, (cause.port_path, name))) for name in NAMED.findall(cause.fix)]
-    named += [one.rpartition(".")[0] for one in reversed(named)]  # the layer of a tensor
-    path = next((one for one in named if one in port.layers), cause.port_path)
-    if cause.fix.endswith("where it is called"):
-        around, _, name = path.rpartition(".")
-        quoted = port.forward(around, [name])
-    ours = _quoted_of(f"{cause.message} {cause.fix}", reference.files, cause.place or quoted)
-    attributes = ATTRIBUTE.findall(cause.fix)
-    if cause.code == "buffer" and cause.evidence.startswith("with the reference's"):  # one that no checkpoint holds
-        attributes = [cause.name]
-        ours = reference.assigned(cause.reference_path, cause.name) or ours
-    for name in attributes:  # where the constructor sets it
-        quoted = port.assigned(cause.port_path, name) or quoted
-    if ours is None and quoted:
-        ours = reference.forward(cause.reference_path, NAMED.findall(cause.fix))
-    place, ours = cause.place or quoted, cause.reference_place or ours
+    inner = join(cause.port_path, edit.call) if edit is not None and edit.call else cause.port_path
+    path = inner if inner in port.layers else cause.port_path
+    set_here = cause.name if cause.code == "buffer" else edit.call if edit is not None and edit.kind == "set" else ""
+    if set_here:  # where the constructor sets it
+        place = port.assigned(cause.port_path, set_here) or place
+        ours = (reference.assigned(cause.reference_path, set_here) if cause.code == "buffer" else None) or ours
+    if ours is None and place:
+        ours = reference.forward(cause.reference_path, cause.name if edit is None else edit.call)
     if place is None and cause.code == "missing-call" and ours and (frame := at_line(ours.file, ours.line)):
         # A call too few is told where the other's stands opposite.
         against = opposite(frame, [code for file in port.files for code in functions_in(file)])
@@ -108,12 +95,10 @@ def place_pieces(diagnoses: Iterable[Diagnosis], pieces: Mapping[str, tuple[obje
     """Return causes with the lines at which the loss, the optimizer and the like begin, where no line is known yet."""
     placed = []
     for one in diagnoses:
-        words = [*ARGUMENT.findall(one.fix), *NAMED.findall(one.message)]
+        words = [one.name, *dict(one.edit.arguments if one.edit is not None else ())]
         ours, theirs = (place_callable(piece, words) for piece in pieces.get(one.port_path, (None, None)))
-        place = one.place or theirs
-        if place is not None and ours is not None and theirs is not None and place.file == ours.file != theirs.file:
-            place, ours = theirs, place  # the words name the reference's line alone
-        placed.append(replace(one, place=place, reference_place=one.reference_place or ours))
+        known = replace(one, place=one.place or theirs, reference_place=one.reference_place or ours)
+        placed.append(replace(known, corrected=correct(known)))
     return placed
 
 
@@ -130,53 +115,15 @@ def place_callable(value: object, words: Sequence[str] = ()) -> SourceLine | Non
         value = type(value)
     if str(getattr(value, "__module__", "")).startswith(LIBRARIES):
         return None
-    try:
-        lines, number = inspect.getsourcelines(value)
-        file = inspect.getsourcefile(value)
-    except (OSError, TypeError, SyntaxError):
+    source = source_of(value)
+    if source is None:
         return None
-    if not file:
-        return None
-    inside, names = range(1, len(lines)), "|".join(map(re.escape, words))
+    lines = inspect.getsourcelines(value)[0]
+    inside, names = range(1, len(lines)), "|".join(map(re.escape, filter(None, words)))
     given = re.compile(rf"\b(?:{names})\s*=[^=]|[\"'](?:{names})[\"']\s*:")
-    found = [one for one in inside if words and given.search(lines[one])][:1]
+    found = [one for one in inside if names and given.search(lines[one])][:1]
     found = found or [one for one in inside if inspect.isroutine(value) and CONSTRUCTED.search(lines[one])]
-    at = found[0] if len(found) == 1 else 0
-    return SourceLine(file=str(Path(file).resolve()), line=number + at, code=lines[at].strip())
-
-
-def _quoted_of(message: str, files: Sequence[str], known: SourceLine | None) -> SourceLine | None:
-    """Return the last line of some files that a message names, but for one that is known."""
-    for name, number in reversed(QUOTED.findall(message)):
-        for file in files:
-            line = source_at(file, int(number))
-            if Path(file).name == name and (known is None or str(line) != str(known)):
-                return line
-    return None
-
-
-def _quoted(cause: Diagnosis, preferred: Sequence[str]) -> SourceLine | None:
-    """Return the line that a cause's own words name."""
-    for text in (cause.fix, cause.message):
-        for name, number in QUOTED.findall(text):
-            files = [file for file in dict.fromkeys([*preferred, *_loaded(name)]) if Path(file).name == name]
-            found = [source_at(file, int(number)) for file in files]
-            # Files of one name: the line that the words have is the one that is meant.
-            found.sort(key=lambda one: not one.code or one.code not in f"{cause.fix} {cause.message}")
-            if found:
-                return found[0]
-    return None
-
-
-def _loaded(name: str) -> list[str]:
-    """Return the files of modules that may be called ``name``, without following thousands of others."""
-    modules = [module for module_name, module in list(sys.modules.items()) if not module_name.startswith(LIBRARIES)]
-    files = (getattr(module, "__file__", None) for module in modules)
-    return [
-        str(Path(file).resolve())
-        for file in files
-        if file and file.endswith(".py") and (file.rpartition(os.sep)[2] == name or os.path.islink(file))  # noqa: PTH114
-    ]
+    return SourceLine.at(source.file, source.line + found[0]) if len(found) == 1 else source
 
 
 class _Finder:
@@ -184,26 +131,17 @@ class _Finder:
 
     def __init__(self, side: LiveSide, model: Model) -> None:
         self.layers: dict[str, Model] = {"": model, **dict(side.layers(model))}
-        classes = dict.fromkeys(cls for layer in self.layers.values() for cls in _own_classes(layer))
-        self.files = list(dict.fromkeys(file for cls in classes if (file := _file(cls))))
+        modules = dict.fromkeys(cls.__module__ for layer in self.layers.values() for cls in _own_classes(layer))
+        files = (getattr(sys.modules.get(one), "__file__", None) for one in modules)
+        self.files = list(dict.fromkeys(str(Path(one).resolve()) for one in files if one))
 
-    def forward(self, path: str, names: Sequence[str]) -> SourceLine | None:
-        """Return where the forward of a layer's class begins, or its only line that calls the first of some names.
-
-        None where that is no code of the user's.
-        """
-        if path not in self.layers:
-            return None
-        forward = type(self.layers[path]).forward
-        begins = place_callable(forward)
-        if begins is None or not names:
-            return begins
-        lines, number = inspect.getsourcelines(forward)
-        called = re.compile(rf"\b{re.escape(names[0].rpartition('.')[2])}\s*\(")
-        found = [at for at, line in enumerate(lines) if called.search(line)]
-        if len(found) != 1:
-            return begins
-        return replace(begins, line=number + found[0], code=lines[found[0]].strip())
+    def forward(self, path: str, name: str) -> SourceLine | None:
+        """Return where the forward of a layer's class begins, or its only line that calls a function; None of no user's code."""
+        forward = type(self.layers[path]).forward if path in self.layers else None
+        begins, code = place_callable(forward), node_of(forward)
+        called = [one for one in ast.walk(code[1]) if isinstance(one, ast.Call)] if code is not None else []
+        found = {one.lineno for one in called if called_name(one) == name.rpartition(".")[2]}
+        return SourceLine.at(begins.file, found.pop()) if begins is not None and len(found) == 1 else begins
 
     def builders(self) -> list[Code]:
         """Return the functions of the layers' files that build them."""
@@ -257,48 +195,21 @@ def _element(holder: _Made, name: str, kind: str) -> _Made:
     The container's own line is returned where that finds none, or several.
     """
     line, node, scope = holder
-    listed = _listed(node)
-    keyed = [pair for number, one in enumerate(listed) for pair in _keyed(one, str(number))]
-    found = (
-        [] if any(isinstance(one, ast.Starred) for one in listed) else [inner for key, inner in keyed if key == name]
-    )
-    found = found or [one for one in ast.walk(scope) if isinstance(one, ast.Call) and called_name(one) == kind]
-    if len(found) != 1:
-        return holder
-    return source_at(line.file, line.line + found[0].lineno - node.lineno), found[0], scope
-
-
-def _listed(node: ast.expr) -> Sequence[ast.expr]:
-    """Return the elements of a list, or the arguments of a container's call."""
     listed: Sequence[ast.expr] = node.args if isinstance(node, ast.Call) else getattr(node, "elts", ())
-    return listed[0].elts if len(listed) == 1 and isinstance(listed[0], ast.List | ast.Tuple) else listed
-
-
-def _keyed(node: ast.expr, number: str | None) -> Iterator[tuple[str | None, ast.expr]]:
-    """Yield an element with its name, as Paddle's ``Sequential(("name", layer), ...)`` has it, else with its number."""
-    match node:
-        case ast.Tuple(elts=[ast.Constant(value=str(given)), inner]):
-            yield given, inner
-        case inner:
-            yield number, inner
+    listed = listed[0].elts if len(listed) == 1 and isinstance(listed[0], ast.List | ast.Tuple) else listed
+    found: list[ast.expr] = []
+    for number, one in enumerate(() if any(isinstance(one, ast.Starred) for one in listed) else listed):
+        match one:
+            case ast.Tuple(elts=[ast.Constant(value=str(given)), inner]):  # Paddle's Sequential(("name", layer), ...)
+                found += [inner] if given == name else []
+            case _:
+                found += [one] if str(number) == name else []
+    found = found or [one for one in ast.walk(scope) if isinstance(one, ast.Call) and called_name(one) == kind]
+    return (SourceLine.at(line.file, found[0].lineno), found[0], scope) if len(found) == 1 else holder
 
 
 def _own_classes(layer: object) -> list[type]:
     return [cls for cls in type(layer).__mro__ if not str(cls.__module__).startswith((*LIBRARIES, "builtins"))]
-
-
-def _file(cls: type) -> str | None:
-    try:
-        file = inspect.getsourcefile(cls)
-    except (OSError, TypeError):
-        return None
-    return str(Path(file).resolve()) if file else None
-
-
-def _parsed(cls: type) -> tuple[str, int, ast.Module] | None:
-    """Return a class's file, its first line, and its code; None where there is none."""
-    file, code = _file(cls), parsed(cls)
-    return None if file is None or code is None else (file, *code)
 
 
 def _child(cls: type, name: str, *, constant: bool = False) -> _Made | None:
@@ -306,28 +217,23 @@ def _child(cls: type, name: str, *, constant: bool = False) -> _Made | None:
 
     ``constant``: it may be a number, which is no layer.
     """
-    code = _parsed(cls)
-    for node in ast.walk(code[2]) if code else ():
+    file, tree = node_of(cls) or ("", ast.Module(body=[], type_ignores=[]))
+    for node in ast.walk(tree):
         made = _made(node, name)
-        if code and made is not None and (constant or not isinstance(made, ast.Constant)):
-            file, first, tree = code
-            at = first + node.lineno - 1  # type: ignore[attr-defined]
+        if made is not None and (constant or not isinstance(made, ast.Constant)):
             functions = (one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef))  # the outer ones first
             scope = next((one for one in functions if node in ast.walk(one)), tree)
-            return source_at(file, at), made, scope
+            return SourceLine.at(file, node.lineno), made, scope  # type: ignore[attr-defined]
     return None
 
 
 def place_written(layer: object, name: str) -> SourceLine | None:
     """Return the last statement by which a layer's class changes an attribute after its construction."""
-    for cls in _own_classes(layer):
-        if code := _parsed(cls):
-            file, first, tree = code
-            later = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name != "__init__"]
-            found = [one.lineno for method in later for one in ast.walk(method) if _writes(one, name)]  # type: ignore[attr-defined]
-            if found:
-                at = first + max(found) - 1
-                return source_at(file, at)
+    for file, tree in filter(None, map(node_of, _own_classes(layer))):
+        methods = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name != "__init__"]
+        found = [one.lineno for method in methods for one in ast.walk(method) if _writes(one, name)]  # type: ignore[attr-defined]
+        if found:
+            return SourceLine.at(file, max(found))
     return None
 
 

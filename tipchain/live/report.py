@@ -14,7 +14,7 @@ import numpy as np
 from tipchain.core.json_text import as_json, parse_as, parse_json
 from tipchain.core.language import many, say
 from tipchain.errors import ExitCode, Outcome, RecordError, exit_code
-from tipchain.explain.findings import Diagnosis, Finding
+from tipchain.explain.findings import Diagnosis
 from tipchain.explain.locate.differences import arrange, rms
 from tipchain.explain.locate.trace import Store, StoredArray
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
@@ -162,7 +162,7 @@ class AlignmentReport:
     reasons: dict[str, str] = field(default_factory=dict)
     first_divergence: LayerVerdict | None = None
     layers: list[LayerVerdict] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Diagnosis] = field(default_factory=list)
     diagnoses: list[Diagnosis] = field(default_factory=list)
     unmatched: dict[str, list[str]] = field(default_factory=dict)
     numbers: dict[str, float] = field(default_factory=dict)

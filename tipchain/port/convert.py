@@ -12,7 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tipchain.errors import UsageError
-from tipchain.port.rewrites import PortFile, named
+from tipchain.explain.source_edits import PortFile
+from tipchain.port.rewrites import named
 
 FITTING = "3.2"
 """Releases of paconvert that write names which Paddle 3.3 has. 3.3.1 writes ``paddle.nn.Module``, which it has not."""

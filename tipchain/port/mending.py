@@ -13,9 +13,9 @@ from typing import TypeVar
 
 from tipchain.core.files import atomic_write, git
 from tipchain.errors import ExitCode, Outcome, UsageError
-from tipchain.explain.findings import SourceLine
+from tipchain.explain.source_edits import Rewrite
 from tipchain.port.convert import as_paddle
-from tipchain.port.rewrites import RAISED, Rewrite, of_cause, of_error
+from tipchain.port.rewrites import RAISED, of_cause, of_error
 from tipchain.port.sources import INSTALLED, packages_of
 from tipchain.report.model import RunReport
 
@@ -107,18 +107,17 @@ class Mending:
         if error:
             yield from of_error(error)
         for cause in report.diagnoses:
-            places = [self._at(one) for one in (cause.place, cause.reference_place)]
+            known = cause.place, cause.reference_place
+            places = [None if one is None else replace(one, file=str(self.root / one.file)) for one in known]
             yield from of_cause(replace(cause, place=places[0], reference_place=places[1]), as_paddle)
-
-    def _at(self, place: SourceLine | None) -> SourceLine | None:
-        return replace(place, file=str(self.root / place.file)) if place is not None else None
 
     def _is_new(self, edit: Rewrite) -> bool:
         """Tell whether an edit changes a file of the port's to what was not tried yet."""
         key = edit.file, edit.after
         new = key not in self.tried and edit.after != edit.before
         self.tried.add(key)
-        return new and not INSTALLED & set(edit.file.parts) and not _takes_torch(edit.before)
+        is_reference = any("torch" in packages_of(node) for node in ast.walk(ast.parse(edit.before)))
+        return new and not INSTALLED & set(edit.file.parts) and not is_reference
 
     def _keep_original(self, file: Path) -> None:
         """Keep the file as it was first, beside it."""
@@ -141,11 +140,6 @@ def _write(file: Path, text: str) -> None:
     """Write a file, and drop its bytecode, which Python takes for that of a text of equal length from the same second."""
     atomic_write(file, text)
     Path(cache_from_source(str(file))).unlink(missing_ok=True)
-
-
-def _takes_torch(text: str) -> bool:
-    """Tell whether a file imports torch: it is the reference's."""
-    return any("torch" in packages_of(node) for node in ast.walk(ast.parse(text)))
 
 
 def error_of(report: RunReport) -> str:

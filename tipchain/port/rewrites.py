@@ -8,20 +8,19 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import getsource, signature
 from pathlib import Path
-from typing import TypeVar
 
-from tipchain.explain.findings import Diagnosis
+from tipchain.explain.causes.lines import own_name as _last
+from tipchain.explain.findings import CodeEdit, Diagnosis
+from tipchain.explain.source_edits import OPERATORS, PortFile, Rewrite, arguments_given, edits_at
+from tipchain.explain.source_edits import name_made as _made
 from tipchain.facts.functions import ALIASES, NAMES
 from tipchain.facts.layers import KINDS
 from tipchain.facts.settings import LayerKind, Trait
-from tipchain.report.lines import corrected_line
 
 RAISED = re.compile(r"(?P<file>[^:\s][^:\n]*\.py):(?P<line>\d+): (?P<error>\w+): (?P<message>[^\n]*)")
 """An error of a user's code, as a verdict gives its reason: where, its class, its message."""
@@ -31,18 +30,6 @@ PROMOTION = re.compile(r"Type promotion only support.* data type x: (\w+), y: (\
 ATTRIBUTE = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
 MODULE = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'")
 NO_TENSOR = re.compile(r"(\w+)\(\): argument '\w+' \(position (\d)\) must be Tensor, but got (?:float|int)")
-ARGUMENTS = re.compile(r"pass ((?:`\w+=[^`]+`(?:, )?)+) to `([^`]*)`")
-FUNCTION = re.compile(r"write `([\w.]+)` for `(\w+)`")
-CLASS = re.compile(r"make `[^`]*` a `([\w.]+)`")
-OPERATORS: dict[str, type[ast.operator]] = {
-    "add": ast.Add,
-    "subtract": ast.Sub,
-    "multiply": ast.Mult,
-    "divide": ast.Div,
-    "pow": ast.Pow,
-    "matmul": ast.MatMult,
-}
-"""Functions that code writes as operators."""
 PLACES = (
     "paddle.compat.nn.functional",
     "paddle.nn.functional",
@@ -58,112 +45,6 @@ ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 """Expressions that need no parentheses anywhere."""
 SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
 """Statements that hold no others."""
-
-
-Node = TypeVar("Node", bound=ast.AST)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rewrite:
-    """An edit of one file of the port's.
-
-    Attributes:
-        file: the file.
-        before: its text.
-        after: its text with the edit.
-    """
-
-    file: Path
-    before: str
-    after: str
-
-
-# Statements, and what stands in them: text is replaced where a node stands, so that the rest keeps its form.
-
-
-@dataclass(eq=False)
-class PortFile:
-    """A file of the port's, parsed."""
-
-    file: Path
-    text: str
-    tree: ast.Module
-
-    @classmethod
-    def of(cls, file: Path) -> PortFile | None:
-        """Return a file; None where it cannot be read or parsed."""
-        try:
-            text = file.read_bytes().decode()
-            return cls(file=file, text=text, tree=ast.parse(text))
-        except (OSError, SyntaxError, UnicodeDecodeError):
-            return None
-
-    def statement(self, line: int) -> ast.stmt | None:
-        """Return the innermost statement on a line; of one with a body its head."""
-        found = [
-            one
-            for one in ast.walk(self.tree)
-            if isinstance(one, ast.stmt) and one.lineno <= line <= (one.end_lineno or one.lineno)
-        ]
-        return min(found, key=lambda one: (one.end_lineno or one.lineno) - one.lineno, default=None)
-
-    def nodes(self, line: int, kind: type[Node]) -> list[Node]:
-        """Return the nodes of a kind in a statement, the innermost last."""
-        statement = self.statement(line)
-        return [one for one in ast.walk(statement) if isinstance(one, kind)] if statement is not None else []
-
-    def scope(self, line: int, kind: type[ast.ClassDef | ast.FunctionDef]) -> ast.AST:
-        """Return the innermost class or function around a line; the file where there is none."""
-        around = [
-            one
-            for one in ast.walk(self.tree)
-            if isinstance(one, kind) and one.lineno <= line <= (one.end_lineno or one.lineno)
-        ]
-        return max(around, key=lambda one: one.lineno, default=self.tree)
-
-    @property
-    def _first(self) -> ast.stmt:
-        """The first statement after docstring and ``__future__``."""
-        rest = (
-            one for one in self.tree.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
-        )
-        return next(one for one in rest if not (isinstance(one, ast.ImportFrom) and one.module == "__future__"))
-
-    @property
-    def _imported(self) -> set[str]:
-        """Names of modules that the file imports as they are called."""
-        imports = (one for one in self.tree.body if isinstance(one, ast.Import))
-        return {each.name for one in imports for each in one.names if each.asname is None}
-
-    def replaced(self, *changes: tuple[ast.AST, ast.AST | str], imports: AbstractSet[str] = frozenset()) -> Rewrite:
-        """Return the file with nodes replaced, which do not overlap; it imports Paddle if what is written reads it."""
-        data = self.text.encode()
-        starts = [0]
-        for line in data.splitlines(keepends=True):
-            starts.append(starts[-1] + len(line))
-        spans = []
-        for node, new in changes:
-            written = new if isinstance(new, str) else ast.unparse(new)
-            place: ast.expr | ast.stmt = node  # type: ignore[assignment]  # what is replaced has a place
-            end = starts[(place.end_lineno or place.lineno) - 1] + (place.end_col_offset or 0)
-            spans.append((starts[place.lineno - 1] + place.col_offset, end, written))
-        if any(re.search(r"\bpaddle\b", written) for *_, written in spans):
-            imports = {*imports, "paddle"}
-        at = starts[min(one.lineno for one in (self._first, *getattr(self._first, "decorator_list", ()))) - 1]
-        spans += [(at, at, f"import {name}\n") for name in imports - self._imported]
-        for start, end, written in sorted(spans, reverse=True):
-            data = data[:start] + written.encode() + data[end:]
-        return Rewrite(file=self.file, before=self.text, after=data.decode())
-
-
-def _last(node: ast.expr) -> str:
-    """Return the last name of an expression: its attribute's or its own; empty of another expression."""
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
-def _made(call: ast.Call) -> str:
-    """Return the name of the class that a call makes a layer of, at once or as a ``partial``."""
-    return _last(call.args[0]) if _last(call.func) == "partial" and call.args else _last(call.func)
 
 
 def _row(name: str) -> LayerKind | None:
@@ -481,17 +362,14 @@ def of_cause(cause: Diagnosis, as_paddle: Callable[[Path], ast.Module | None]) -
     source = PortFile.of(Path(place.file)) if place is not None else None
     if source is None or place is None:
         return
-    told = ARGUMENTS.search(cause.fix)
-    if told is None:
-        yield from _corrected(source, place.line, cause.fix)
-    if told is not None:
-        arguments = dict(one.split("=", 1) for one in re.findall(r"`([^`]+)`", told[1]))
-        yield from _passed(source, place.line, arguments, told[2])
-    elif told := FUNCTION.search(cause.fix):
-        yield from _operator(source, place.line, told[2], told[1])
-    elif told := CLASS.search(cause.fix):
-        yield from _class(source, place.line, told[1])
-    elif cause.code == "operand-order":
+    edit = cause.edit
+    if edit is not None:
+        yield from edits_at(source, place.line, edit)
+        if edit.kind == "pass":
+            yield from _passed(source, place.line, edit)
+        elif edit.kind == "make":
+            yield from _class(source, place.line, edit)
+    if cause.code == "operand-order":
         for node in source.nodes(place.line, ast.BinOp):
             yield source.replaced((node, ast.BinOp(left=node.right, op=node.op, right=node.left)))
     if cause.reference_place is not None:
@@ -500,33 +378,17 @@ def of_cause(cause: Diagnosis, as_paddle: Callable[[Path], ast.Module | None]) -
     yield from _not_turned(source, place.line)
 
 
-def _corrected(source: PortFile, line: int, fix: str) -> Iterator[Rewrite]:
-    """Yield the file with the corrected line that a report shows."""
-    lines = source.text.splitlines(keepends=True)
-    if line > len(lines):
-        return
-    present = lines[line - 1].rstrip("\r\n")
-    corrected = corrected_line(fix, present)
-    if corrected is not None:
-        lines[line - 1] = corrected + lines[line - 1][len(present) :]
-        yield Rewrite(file=source.file, before=source.text, after="".join(lines))
-
-
-def _passed(source: PortFile, line: int, arguments: dict[str, str], to: str) -> Iterator[Rewrite]:
-    """Yield calls with other arguments: those of the function on the line, else those that make layers which take them."""
-    values = {name: ast.parse(value, mode="eval").body for name, value in arguments.items()}
+def _passed(source: PortFile, line: int, edit: CodeEdit) -> Iterator[Rewrite]:
+    """Yield calls with other arguments, of those that make layers which take them."""
     everywhere = [one for one in ast.walk(source.tree) if isinstance(one, ast.Call)]
-    here = source.nodes(line, ast.Call)
-    calls = [one for one in here if _last(one.func) == to]
-    if not calls:
-        given = [one for one in everywhere if values.keys() <= {each.arg for each in one.keywords}]
-        taking = [one for one in (*here, *everywhere) if values.keys() <= _arguments(_row_of(_made(one), source))]
-        calls = [*(one for one in given if one in here or one in taking), *taking]
-    for call in dict.fromkeys(calls):
-        known = {one.arg for one in call.keywords}
-        keywords = [ast.keyword(arg=one.arg, value=values.get(one.arg or "", one.value)) for one in call.keywords]
-        keywords += [ast.keyword(arg=name, value=value) for name, value in values.items() if name not in known]
-        yield source.replaced((call, ast.Call(func=call.func, args=call.args, keywords=keywords)))
+    here, names = source.nodes(line, ast.Call), dict(edit.arguments).keys()
+    have = [one for one in everywhere if names <= {each.arg for each in one.keywords}]
+    taking = [one for one in (*here, *everywhere) if names <= _arguments(_row_of(_made(one), source))]
+    calls = [*(one for one in have if one in here or one in taking), *taking]
+    for call in dict.fromkeys(calls) if all(_made(one) != edit.call for one in here) else ():
+        spans = arguments_given(source, call, edit)
+        if spans is not None:
+            yield source.written(spans)
 
 
 def _arguments(row: LayerKind | None) -> set[str]:
@@ -534,27 +396,11 @@ def _arguments(row: LayerKind | None) -> set[str]:
     return {one.argument for one in row.properties} if row is not None else set()
 
 
-def _class(source: PortFile, line: int, wanted: str) -> Iterator[Rewrite]:
-    """Yield a statement that makes a layer of another class, with the arguments it has and without; its like first."""
-    row = _row(wanted.rpartition(".")[2])
-    family = row.family if row is not None else ""
-
-    def unlike(call: ast.Call) -> bool:
-        known = _row_of(_made(call), source)
-        return known is None or known.family != family
-
-    for call in sorted(source.nodes(line, ast.Call), key=unlike):
-        yield source.replaced((call.func, wanted))
-        yield source.replaced((call, f"{wanted}()"))
-
-
-def _operator(source: PortFile, line: int, present: str, wanted: str) -> Iterator[Rewrite]:
-    """Yield a statement with another operator."""
-    for node in source.nodes(line, ast.BinOp):
-        if wanted in OPERATORS and isinstance(node.op, OPERATORS.get(present, ())):
-            written = ast.unparse(ast.BinOp(left=node.left, op=OPERATORS[wanted](), right=node.right))
-            sums = isinstance(node.op, ast.Add | ast.Sub) and wanted in ("add", "subtract")
-            yield source.replaced((node, written if sums else f"({written})"))
+def _class(source: PortFile, line: int, edit: CodeEdit) -> Iterator[Rewrite]:
+    """Yield a statement that makes a layer of another class, with the arguments it has and without."""
+    for call in sorted(source.nodes(line, ast.Call), key=lambda one: _made(one) != edit.call):
+        yield source.replaced((call.func, edit.written))
+        yield source.replaced((call, f"{edit.written}({', '.join(map('='.join, edit.arguments))})"))
 
 
 def _as_reference(

@@ -17,7 +17,6 @@ from tipchain.chain.plan import Command
 from tipchain.core.language import many, say
 from tipchain.errors import BAD, ExitCode, Outcome, TipchainError, tally
 from tipchain.explain.findings import Diagnosis
-from tipchain.report.lines import corrected_line
 from tipchain.report.model import NIGHT_KIND, RunReport
 from tipchain.report.terminal import verdict_line
 
@@ -183,8 +182,8 @@ def cause_markdown(cause: Diagnosis) -> Iterator[str]:
     yield ""
     place = cause.place
     if place is not None and place.code:
-        wanted = corrected_line(cause.fix, place.code)
-        lines = [f"- {place.code.strip()}", f"+ {wanted.strip()}"] if wanted else [place.code.strip()]
+        corrected = cause.corrected
+        lines = [f"- {place.code.strip()}", f"+ {corrected}"] if corrected else [place.code.strip()]
         # HTML, which ends at its end tag: nothing in it is Markdown.
         yield f"<pre>{escape(chr(10).join([str(place), *lines]))}</pre>"
         yield ""

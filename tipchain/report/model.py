@@ -64,9 +64,8 @@ def diagnose_run(verdicts: Sequence[Verdict], document: JsonObject, root: Path) 
     causes = [_of_run(one, failed, root) for one in live]
     follow: dict[int, list[str]] = {}
     left: list[str] = []
-    built = {
-        str(one["port_path"] or one["kind"]) for one in document.get("findings", ()) if one.get("effect") != "none"
-    }
+    findings = parse_as(tuple[Diagnosis, ...], document.get("findings", []), lenient=True)
+    built = {one.port_path for one in findings if one.port_path and not one.harmless}
     for stage, subjects in failed.items():
         reaching = [
             number

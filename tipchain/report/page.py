@@ -19,7 +19,6 @@ from tipchain.core.json_text import flat_facts
 from tipchain.core.language import clean, language, many, say
 from tipchain.errors import BAD, Outcome, worst
 from tipchain.explain.findings import PIECES, Diagnosis
-from tipchain.report.lines import corrected_line, without_line
 from tipchain.report.model import NIGHT_KIND, RunReport
 from tipchain.report.terminal import by_stage, command_of, figures_text, percent, verdict_line
 
@@ -138,9 +137,7 @@ def _environment() -> Environment:
     environment.filters.update(
         prose=prose, path=path, number=number, percent=percent, explained=explained, shell=shlex.join
     )
-    environment.globals.update(
-        _=say, many=many, figures=figures_text, corrected=corrected_line, without_line=without_line, pieces=PIECES
-    )
+    environment.globals.update(_=say, many=many, figures=figures_text, pieces=PIECES)
     return environment
 
 

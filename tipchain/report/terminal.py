@@ -16,7 +16,6 @@ from tipchain.core.language import WIDTH, aligned, below, clean, columns, in_row
 from tipchain.errors import BAD, NO_VERDICT, NOT_THE_SAME, ExitCode, Outcome, worst
 from tipchain.explain.findings import PIECES, Diagnosis
 from tipchain.modes import LOCATABLE, PREFLIGHT, SOLO, STAGES, Mode
-from tipchain.report.lines import corrected_line, without_line
 from tipchain.report.model import NIGHT_KIND, RunReport, stage_of
 
 if TYPE_CHECKING:
@@ -353,10 +352,9 @@ def _of_first(cause: Diagnosis, width: int) -> list[str]:
 
 def _fix(cause: Diagnosis, more: str, width: int) -> list[str]:
     """Return the fix, and the corrected line where that is known: ``at`` shows it as it is."""
-    wanted = corrected_line(cause.fix, cause.place.code) if cause.place is not None else None
-    if wanted is None:
+    if not cause.corrected:
         return _labelled("fix", f"{cause.fix}{more}", width)
-    return [*_labelled("fix", f"{without_line(cause)}{more}", width), *_code("", wanted, width)]
+    return [*_labelled("fix", f"{cause.bare_fix}{more}", width), *_code("", cause.corrected, width)]
 
 
 def _code(label: str, text: str, width: int) -> list[str]:

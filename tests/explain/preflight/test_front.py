@@ -13,7 +13,7 @@ def random(*shape):
 
 
 def grave(found):
-    return [(one.code, one.port_path) for one in found if not one.harmless]
+    return [(one.name, one.port_path) for one in found if not one.harmless]
 
 
 @pytest.mark.parametrize("name", [pytest.param("alexnet", marks=pytest.mark.nightly), "mobilenet_v3"])
@@ -192,7 +192,7 @@ def test_an_argument_that_explains_a_missing_parameter_is_told_alone(live):
 
     ours, theirs = live.built("t.Sequential(t.Conv2d(4, 4, 3))", "p.Sequential(p.Conv2D(4, 4, 5, bias_attr=False))")
     pairs = [LayerPair(reference="0", port="0", evidence="name")]
-    assert [one.code for one in check(ours, theirs, pairs)] == ["kernel-size", "bias"]
+    assert [one.name for one in check(ours, theirs, pairs)] == ["kernel-size", "bias"]
 
 
 def test_a_layer_used_twice_is_told_once(live):
@@ -202,4 +202,4 @@ def test_a_layer_used_twice_is_told_once(live):
     theirs = paddle.nn.Sequential(paddle.nn.Linear(4, 4), shared[1], paddle.nn.Linear(4, 4), shared[1])
     live.equal(ours, theirs)
     found = live.check(ours, theirs, random(3, 4))
-    assert [(one.kind, one.code) for one in found] == [("argument", "negative-slope")]
+    assert [(one.code, one.name) for one in found] == [("argument", "negative-slope")]

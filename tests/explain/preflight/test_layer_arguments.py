@@ -23,7 +23,7 @@ def test_layers_made_alike_differ_in_nothing(live, reference, port):
 @pytest.mark.parametrize(("reference", "port", "code", "ours", "theirs"), CHANGED)
 def test_a_changed_argument_is_the_one_finding(live, reference, port, code, ours, theirs):
     (found,) = findings(live, reference, port)
-    assert (found.code, found.kind, found.harmless) == (code, "argument", False)
+    assert (found.name, found.code, found.harmless) == (code, "argument", False)
     assert ours in found.reference
     assert theirs in found.port
     assert (found.reference_path, found.port_path) == ("ours", "theirs")
@@ -57,7 +57,7 @@ def test_every_property_of_every_kind_is_among_the_samples(live):
 )
 def test_layers_of_different_kinds(live, reference, port, harmless):
     (found,) = findings(live, reference, port)
-    assert (found.code, found.harmless) == ("layer-type", harmless)
+    assert (found.name, found.harmless) == ("layer-type", harmless)
     assert found.reference in reference.replace("t.", "nn.")
     assert found.port in port.replace("p.", "nn.")
     name = reference.removeprefix("t.").partition("(")[0]
@@ -66,7 +66,7 @@ def test_layers_of_different_kinds(live, reference, port, harmless):
 
 def test_an_identity_in_place_of_a_dropout(live):
     (found,) = findings(live, "t.Dropout(0.1)", "p.Identity()")
-    assert (found.code, found.harmless) == ("missing-dropout", False)
+    assert (found.name, found.harmless) == ("missing-dropout", False)
     assert {found.reference, found.port} == {"p=0.1", "nn.Identity"}
     assert "`theirs`" in found.fix
 
@@ -92,7 +92,7 @@ def test_an_identity_in_place_of_a_dropout(live):
 )
 def test_shapes_tell_what_arguments_alone_do_not(live, reference, port, ours, theirs, code):
     found = findings(live, reference, port, (ours, theirs))
-    assert [one.code for one in found] == ([] if code is None else [code])
+    assert [one.name for one in found] == ([] if code is None else [code])
 
 
 def test_a_momentum_is_given_as_paddle_has_it(live):
@@ -111,9 +111,9 @@ def test_a_subclass_with_a_forward_of_its_own_may_do_what_its_arguments_do_not_s
             return super().forward(x).relu()
 
     (found,) = check_layers([PairedLayers("a", SamePadded(4, 4, 3), "b", live.paddle.nn.Conv2D(4, 4, 3, padding=1))])
-    assert (found.code, found.harmless) == ("padding", True)
+    assert (found.name, found.harmless) == ("padding", True)
     (found,) = check_layers([PairedLayers("a", Normed(4), "b", live.paddle.nn.BatchNorm2D(4, momentum=0.1))])
-    assert (found.code, found.harmless) == ("momentum", False), "no forward shows it"
+    assert (found.name, found.harmless) == ("momentum", False), "no forward shows it"
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_attributes_of_users_own_classes(live, ours, theirs, expected):
         return made
 
     pair = PairedLayers("a", build(live.torch.nn.Module, ours), "b", build(live.paddle.nn.Layer, theirs))
-    assert [(one.code, one.harmless) for one in check_layers([pair])] == expected
+    assert [(one.name, one.harmless) for one in check_layers([pair])] == expected
 
 
 def test_a_row_of_padding_that_is_not_zero_is_told(live):
@@ -145,10 +145,10 @@ def test_a_row_of_padding_that_is_not_zero_is_told(live):
         ours.weight[1] = 1.0
     theirs.weight.set_value(ours.weight.detach().numpy())
     (found,) = check_layers([PairedLayers("a", ours, "b", theirs)])
-    assert (found.code, found.harmless) == ("padding-row", True), "only inputs with that index show it"
+    assert (found.name, found.harmless) == ("padding-row", True), "only inputs with that index show it"
     assert not theirs(live.paddle.to_tensor([1])).numpy().any()
 
 
 def test_a_norm_that_activates_by_itself_may_stand_for_two_layers(live):
     (found,) = findings(live, "t.BatchNorm2d(4)", "p.BatchNorm(4, act='relu')")
-    assert (found.code, found.port, found.harmless) == ("activation", "act='relu'", True)
+    assert (found.name, found.port, found.harmless) == ("activation", "act='relu'", True)

@@ -54,7 +54,7 @@ def test_one_wrong_number_is_told(live, reference, port):
     values.reshape(-1)[1] += 0.25
     put(tensor, values)
     (found,) = findings(ours, theirs)
-    assert (found.code, found.kind, found.harmless) == ("wrong-values", "parameter", False)
+    assert (found.name, found.code, found.harmless) == ("wrong-values", "parameter", False)
     assert "has 1 wrong of " in found.message
 
 
@@ -111,7 +111,7 @@ def test_how_a_weight_is_wrong_is_told(live, layers, change, code, text):
     ours, theirs = live.equal(*live.built(*(f"{name[0]}.Sequential({name})" for name in layers)))
     put(theirs[0].weight, change(theirs[0].weight.numpy()))
     (found,) = findings(ours, theirs)
-    assert (found.code, found.port_path) == (code, "0")
+    assert (found.name, found.port_path) == (code, "0")
     assert text in found.message
     assert found.message.startswith("`0`: its `weight` ")
 
@@ -122,7 +122,7 @@ def test_one_projection_that_is_wrong_is_told_by_its_name(live):
     )
     put(theirs[0].v_proj.weight, theirs[0].v_proj.weight.numpy().T)
     (found,) = findings(ours, theirs)
-    assert found.code == "transposed-weight"
+    assert found.name == "transposed-weight"
     assert found.message == "`0`: its `v_proj.weight` is transposed"
 
 
@@ -135,7 +135,7 @@ def test_the_weights_of_another_layer_are_told(live):
     )
     put(theirs["a"].weight, theirs["b"].weight.numpy())
     (found,) = findings(ours, theirs)
-    assert (found.code, found.port_path) == ("weight-of-another-layer", "a")
+    assert (found.name, found.port_path) == ("weight-of-another-layer", "a")
     assert "the reference's `b.weight`" in found.message
 
 
@@ -145,7 +145,7 @@ def test_other_running_statistics_are_told(live):
     assert findings(ours, theirs) == [], "Paddle has no such count"
     put(theirs[0]._variance, [1, 2, 3, 4])
     (found,) = findings(ours, theirs)
-    assert (found.code, found.harmless) == ("wrong-values", False)
+    assert (found.name, found.harmless) == ("wrong-values", False)
 
 
 def test_weights_that_were_never_copied_are_one_finding(live):
@@ -155,7 +155,7 @@ def test_weights_that_were_never_copied_are_one_finding(live):
     for layer in theirs:
         put(layer.bias, np.arange(8))
     (found,) = findings(ours, theirs)
-    assert (found.code, found.reference_path, found.port_path) == ("weights-not-copied", "", "")
+    assert (found.name, found.reference_path, found.port_path) == ("weights-not-copied", "", "")
     assert "8 of 8" in found.message
     assert "copy_weights" in found.fix
 
@@ -173,8 +173,8 @@ def test_a_missing_parameter_or_another_shape_is_told(live, reference, port, cod
     from tipchain.explain.locate.matching import LayerPair
 
     found = check_parameters(Tensors(ours, theirs, [LayerPair(reference="0", port="0", evidence="name")]))
-    found = [one for one in found if one.code not in ("wrong-values", "weight-of-another-layer")]
-    assert {(one.code, one.port_path, one.harmless) for one in found} == {(code, "0", False)}
+    found = [one for one in found if one.name not in ("wrong-values", "weight-of-another-layer")]
+    assert {(one.name, one.port_path, one.harmless) for one in found} == {(code, "0", False)}
 
 
 def test_a_bias_fixed_at_zero_is_as_good_as_none(live):
@@ -192,7 +192,7 @@ def test_a_bias_fixed_at_zero_is_as_good_as_none(live):
 def test_what_is_frozen_on_one_side_is_told(live, pair):
     pair.reference[0].weight.requires_grad_(False)
     (found,) = findings(pair.reference, pair.port)
-    assert (found.code, found.port_path, found.harmless) == ("trainable", "0", False)
+    assert (found.name, found.port_path, found.harmless) == ("trainable", "0", False)
     assert found.fix == "set `stop_gradient = True` of 0.weight"
     pair.port[0].weight.stop_gradient = True
     assert findings(pair.reference, pair.port) == []
@@ -207,7 +207,7 @@ def test_layers_in_no_pair_are_told_and_fail_nothing(live):
             rows = getattr(ours["qkv"], leaf).detach().numpy()[4 * number : 4 * number + 4]
             put(getattr(theirs[name], leaf), rows.T)
     found = findings(ours, theirs)
-    assert [(one.code, one.harmless) for one in found] == [("unmatched-parameters", True)] * 2
+    assert [(one.name, one.harmless) for one in found] == [("unmatched-parameters", True)] * 2
     assert [one.message.rpartition(": ")[2] for one in found] == ["qkv", "q, k, v"]
 
 
@@ -231,7 +231,7 @@ def test_a_layer_in_another_mode_than_its_model_is_told(live, pair):
     pair.port[1].train()
     pair.port[0].train()  # a Linear does the same in both
     (found,) = flags(pair.reference, pair.port)
-    assert (found.code, found.port_path, found.harmless) == ("mode", "1", False)
+    assert (found.name, found.port_path, found.harmless) == ("mode", "1", False)
     assert "train mode" in found.message
 
 
@@ -239,7 +239,7 @@ def test_models_in_different_modes_are_told_once(live, pair):
     pair.reference.eval()
     pair.port.train()
     (found,) = flags(pair.reference, pair.port)
-    assert (found.code, found.port_path, found.effect) == ("mode", "", "elsewhere")
+    assert (found.name, found.port_path, found.effect) == ("mode", "", "elsewhere")
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_modes_count_where_they_change_something(live, pair, reference, port, to
 def test_other_precisions_are_told(live, pair):
     pair.reference.double()
     (found,) = flags(pair.reference, pair.port)
-    assert (found.code, found.port_path, found.reference, found.port) == (
+    assert (found.name, found.port_path, found.reference, found.port) == (
         "dtype",
         "",
         "torch.float64",
@@ -273,7 +273,7 @@ def test_other_precisions_are_told(live, pair):
     pair.reference.float()
     pair.port[2].to(dtype="float16")
     found = flags(pair.reference, pair.port)
-    assert {(one.code, one.port_path) for one in found} == {("dtype", "2")}
+    assert {(one.name, one.port_path) for one in found} == {("dtype", "2")}
 
 
 class TestMatricesKeptElsewhere:
@@ -315,10 +315,10 @@ class TestMatricesKeptElsewhere:
         values[0, 1] += 0.25
         put(matrix, values)
         (found,) = findings(ours, theirs)
-        assert (found.code, found.harmless) == ("wrong-values", False)
+        assert (found.name, found.harmless) == ("wrong-values", False)
         assert "has 1 wrong of 24 values" in found.message
 
     def test_what_is_not_in_the_other_model_is_still_told(self, live):
         ours, theirs = self.built(live, torch_keeps=False)
         theirs.more = theirs.create_parameter([3])
-        assert "missing-parameter" in {one.code for one in findings(ours, theirs)}
+        assert "missing-parameter" in {one.name for one in findings(ours, theirs)}

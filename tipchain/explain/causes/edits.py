@@ -8,17 +8,19 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import combinations, permutations, takewhile
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from tipchain.explain.causes.hypotheses import (
     Hypothesis,
+    Lines,
     called,
     class_of,
     has_axis,
     holder_of,
     index_text,
+    lines_of,
     place_of,
     same_setting,
 )
@@ -44,9 +46,10 @@ from tipchain.explain.causes.program import (
 )
 from tipchain.explain.causes.tensors import own_tensors
 from tipchain.explain.causes.walk import CASTING, Parting, Walk, acts_of, glimpse
+from tipchain.explain.findings import CodeEdit
 from tipchain.explain.locate.differences import Sketch
 from tipchain.facts.functions import DEFAULTS, NAMES, OPPOSITES
-from tipchain.framework_types import Array, Function, Nested, Options, Tensor
+from tipchain.framework_types import Array, Function, Nested, Options, Setting, Tensor
 from tipchain.numbers.tolerance import SAME_SINGLE
 
 ASIDE = frozenset(
@@ -100,10 +103,6 @@ def alike(partings: Sequence[Parting]) -> list[list[Parting]]:
     return list(found.values())
 
 
-def _counted(message: str, group: Sequence[object]) -> str:
-    return f"{message}, in {len(group)} calls" if len(group) > 1 else message
-
-
 # Arguments of a call that are no tensors.
 
 
@@ -139,6 +138,7 @@ def _arguments(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[H
             fix="; ".join(
                 f"pass `{name}={value!r}` to `{op.name}`{place_of(op, piece)}" for op, name, _, value in apart
             ),
+            lines=lines_of(op),
         )
 
 
@@ -147,9 +147,13 @@ def _with_arguments(
 ) -> Hypothesis:
     _, name, present, value = chosen[0]
     where = place_of(op, piece)
+    change: CodeEdit | None = CodeEdit(
+        kind="pass", call=op.name, arguments=_as_code((each, one) for _, each, _, one in chosen)
+    )
     if name == "item":
         message = f"it takes index [{index_text(present)}]{where}, the reference [{index_text(value)}]"
         fix = f"write [{index_text(value)}] for [{index_text(present)}]{where}"
+        change = CodeEdit(kind="write", call=f"[{index_text(present)}]", written=f"[{index_text(value)}]")
     elif name == "y" and op.name in BY:
         layer = dict(piece.sides.port.layers(piece.port)).get(op.holder)
         names = (
@@ -160,27 +164,32 @@ def _with_arguments(
         message = f"it {BY[op.name]} {present:.10g}{where}, the reference {BY[op.name]} {value:.10g}"
         fix = f"write {value:.10g} in `{op.name}`{where}"
         fix = f"set `self.{kept}` to {value:.10g}, which `{op.name}`{where} is given" if kept else fix
+        change = CodeEdit(kind="set", call=kept, written=f"{value:.10g}") if kept else None
     else:
         message = "; ".join(
             f"`{each}` of `{op.name}`{where} is {was!r}, the reference's {one!r}" for _, each, was, one in chosen
         )
         fix = f"pass {', '.join(f'`{each}={one!r}`' for _, each, _, one in chosen)} to `{op.name}`{where}"
-    values = {slot: value for slot, _, _, value in chosen}
+    acts = dict.fromkeys(numbers, with_arguments({slot: one for slot, _, _, one in chosen}))
+    message = f"{message}{_at(step)}"
+    return _at_call(
+        "argument", op, step, acts, message, fix, name=name, calls=len(numbers), changes=len(chosen), code_edit=change
+    )
+
+
+def _at_call(
+    code: str, op: Op, step: Op | None, acts: Mapping[int, Act], message: str, fix: str, **more: Setting
+) -> Hypothesis:
+    """Return an edit of a call's statement, which does what the reference's does."""
+    given = {"name": class_of(op.layer) if op.name == LAYER else op.name, "confirmed": True, **more}
     return Hypothesis(
-        code="argument",
-        name=name,
-        message=_counted(f"{message}{_at(step)}", numbers),
-        confirmed=True,
-        changes=len(chosen),
-        acts={number: with_arguments(values) for number in numbers},
-        fix=f"{fix}: `{op.line}`",
+        code=code, acts=acts, message=message, fix=f"{fix}: `{op.line}`", lines=lines_of(op, step), **given
     )
 
 
 def differences(op: Op, step: Op, walk: Walk) -> list[tuple[int | str, str, object, object]]:
     """Return where the settings of a call are not those of the reference's: slot, name, the port's value, the reference's."""
     slots, settings, parameters = _slots(op), spelled(step, walk), op.parameters
-    defaults = [parameters[name].default if name in parameters else inspect.Parameter.empty for _, name, _ in slots]
     found: list[tuple[int | str, str, object, object]] = []
     for given, value in settings.items():
         named = [one for one in slots if one[1].rstrip("s") == given.rstrip("s")]
@@ -201,8 +210,9 @@ def differences(op: Op, step: Op, walk: Walk) -> list[tuple[int | str, str, obje
     numbered = {_kind(one) for name, one in settings.items() if name.isdigit()}  # one of them may be what a slot holds
     found += [
         (slot, name, present, default)
-        for (slot, name, present), default in zip(slots, defaults, strict=True)
-        if is_plain(default)
+        for slot, name, present in slots
+        if name in parameters
+        and is_plain(default := parameters[name].default)
         and default is not None
         and not same_setting(default, present)
         and name not in named_settings
@@ -306,15 +316,23 @@ def _function(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
     count = len([one for one in op.args if piece.is_tensor(one)])
     act = called_as(function, most=max(count, 1), without=tuple(op.kwargs), **settings)
     where, name, how = place_of(op, piece), class_of(op.layer) if op.name == LAYER else op.name, _shown(settings)
-    yield Hypothesis(
-        code="function",
+    change = CodeEdit(kind="write", call=name, written=step.name, arguments=_as_code(settings.items()))
+    yield _at_call(
+        "function",
+        op,
+        step,
+        {one.op.number: act for one in group},
+        f"it calls `{name}`{where}, the reference `{step.said}{how}`{_at(step)}",
+        f"write `{step.name}{how}` for `{name}`{where}",
         name=step.name,
-        confirmed=True,
-        acts={one.op.number: act for one in group},
-        message=_counted(f"it calls `{name}`{where}, the reference `{step.said}{how}`{_at(step)}", group),
-        fix=f"write `{step.name}{how}` for `{name}`{where}: `{op.line}`",
+        calls=len(group),
         place=op.path if op.name == LAYER else None,
+        code_edit=None if op.name == LAYER else change,
     )
+
+
+def _as_code(settings: Iterable[tuple[str, object]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, repr(value)) for name, value in settings)
 
 
 def _shown(settings: Mapping[str, object]) -> str:
@@ -354,16 +372,12 @@ def _operand_order(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterat
         acts[op.number] = with_tensors(op.args, {id(old): tensors[at] for old, at in zip(tensors, order, strict=True)})
     op, step = group[0].op, group[0].step
     where = place_of(op, piece)
-    yield Hypothesis(
-        code="operand-order",
-        name=op.name,
-        confirmed=True,
-        acts=acts,
-        message=_counted(
-            f"the tensors of {called(op)}{where} are in another order: the reference's is {order}{_at(step)}", group
-        ),
-        fix=f"give {called(op)}{where} its tensors in the order {order}: `{op.line}`",
+    message = f"the tensors of {called(op)}{where} are in another order: the reference's is {order}{_at(step)}"
+    fix, change = (
+        f"give {called(op)}{where} its tensors in the order {order}",
+        CodeEdit(kind="order", call=op.name, order=tuple(order)),
     )
+    yield _at_call("operand-order", op, step, acts, message, fix, calls=len(group), code_edit=change)
 
 
 def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -384,13 +398,12 @@ def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
             if list(tensor.shape) != list(op.args[number].shape):
                 continue
             wanted = walk.told(key)
-            yield Hypothesis(
-                code="operand",
-                name=op.name,
-                confirmed=True,
-                acts={op.number: with_arguments({number: tensor})},
-                message=f"it gives {called(op)}{where} another tensor than the reference, which gives it {wanted}{_at(step)}",
-                fix=f"give {called(op)}{where} {wanted} as argument {number}: `{op.line}`",
+            message = (
+                f"it gives {called(op)}{where} another tensor than the reference, which gives it {wanted}{_at(step)}"
+            )
+            fix = f"give {called(op)}{where} {wanted} as argument {number}"
+            yield _at_call(
+                "operand", op, step, {op.number: with_arguments({number: tensor})}, message, fix, name=op.name
             )
 
 
@@ -408,14 +421,10 @@ def _result_orders(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
             continue
         where = place_of(op, piece)
         for order in list(permutations(range(count)))[1:]:
-            yield Hypothesis(
-                code="operand-order",
-                name=op.name,
-                confirmed=True,
-                acts=dict.fromkeys((one.number for one in several), then(operator.itemgetter(*order))),
-                message=f"the results of {called(op)}{where} are taken in another order than the reference's: its are {list(order)}",
-                fix=f"take the results of {called(op)}{where} in the order {list(order)}: `{op.line}`",
-            )
+            acts = dict.fromkeys((one.number for one in several), then(operator.itemgetter(*order)))
+            message = f"the results of {called(op)}{where} are taken in another order than the reference's: its are {list(order)}"
+            fix = f"take the results of {called(op)}{where} in the order {list(order)}"
+            yield _at_call("operand-order", op, None, acts, message, fix)
 
 
 def _other_turns(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -433,14 +442,9 @@ def _other_turns(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
             continue  # the port makes no such tensor: something else is wrong
         tensor = piece.sides.port.tensor(wanted, gradient=False)
         told, where = walk.told(given[0]), place_of(op, piece)
-        yield Hypothesis(
-            code="operand",
-            name=class_of(op.layer),
-            confirmed=True,
-            acts={op.number: with_arguments({0: tensor})},
-            message=f"it gives {called(op)}{where} {told} in place of {new}{_at(step)}",
-            fix=f"give {called(op)}{where} {new}: `{op.line}`",
-        )
+        message = f"it gives {called(op)}{where} {told} in place of {new}{_at(step)}"
+        acts = {op.number: with_arguments({0: tensor})}
+        yield _at_call("operand", op, step, acts, message, f"give {called(op)}{where} {new}")
         return
 
 
@@ -462,16 +466,13 @@ def _written_before(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
             taken.append((op, writer))
     if taken:
         op, writer = taken[0]
-        yield Hypothesis(
-            code="operand",
-            name=writer.name,
-            confirmed=True,
-            changes=len(acts),
-            acts=acts,
-            message=f"{called(writer)}{place_of(writer, piece)} writes to a tensor that {called(op)}{place_of(op, piece)} is given "
-            "later; the reference's stays as it was",
-            fix=f"make a new tensor{place_of(writer, piece)} and leave the old one as it is: `{writer.line}`",
+        where = place_of(writer, piece)
+        message = (
+            f"{called(writer)}{where} writes to a tensor that {called(op)}{place_of(op, piece)} is given later; the "
+            "reference's stays as it was"
         )
+        fix = f"make a new tensor{where} and leave the old one as it is"
+        yield _at_call("operand", writer, None, acts, message, fix, name=writer.name, changes=len(acts))
 
 
 def other_layers(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -484,14 +485,9 @@ def other_layers(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         wanted = None if step is None else ports.get(step.said)
         if step is not None and wanted in layers and wanted != op.path:
             where, layer = place_of(op, piece), layers[wanted]
-            yield Hypothesis(
-                code="operand",
-                name=class_of(op.layer),
-                confirmed=True,
-                acts={op.number: called_as(layer)},
-                message=f"it calls {called(op)}{where}, the reference `{step.said}`{_at(step)}",
-                fix=f"call `{wanted}` for {called(op)}{where}: `{op.line}`",
-            )
+            message = f"it calls {called(op)}{where}, the reference `{step.said}`{_at(step)}"
+            fix = f"call `{wanted}` for {called(op)}{where}"
+            yield _at_call("operand", op, step, {op.number: called_as(layer)}, message, fix)
 
 
 # A call too few, or too many.
@@ -515,14 +511,13 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
     step, key, takers = extra[0], given[0], [one.op for one in group]
     maker = walk.makers_of.get(key) if key is not None and all(one in takers for one in walk.consumers[key]) else None
     statement = _nearest([op], step, walk)
-    where = f"in front of {called(group[0].ops[0])}"
     own = maker is not None and maker.place not in ("", op.place)
-    if maker is not None and own and statement in maker.frames and statement not in op.frames:
-        where = f"after {called(maker)}"
+    behind = maker if maker and own and statement in maker.frames and statement not in op.frames else None
     numbers = [value for value in step.kwargs.values() if _kind(value) == "number"]
     by = f" by {numbers[0]:.6g}" if step.name in BY and len(step.given) == 1 and numbers else ""
-    how = _shown(_passed(step, walk, signature_of(_in_paddle(step, piece)))) if step.name not in OPERATORS else ""
-    yield _lacking(group, step, acts, f"{where} at {statement.place}", statement, by, how)
+    settings = {} if step.name in OPERATORS else _passed(step, walk, signature_of(_in_paddle(step, piece)))
+    kind: Literal["before", "after"] = "before" if behind is None else "after"
+    yield _lacking(group, step, acts, (kind, behind or group[0].ops[0]), statement, piece, settings, by)
 
 
 def _missing_behind(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -536,27 +531,37 @@ def _missing_behind(group: Sequence[Parting], piece: Piece, walk: Walk) -> Itera
         acts[one.op.number] = constant(made)
     op, step = group[0].op, group[0].step
     statement = _nearest([op], step, walk)
-    yield _lacking(group, step, acts, f"after {called(op)} at {statement.place}", statement)
+    yield _lacking(group, step, acts, ("after", op), statement, piece)
 
 
 def _lacking(
     group: Sequence[Parting],
     step: Op,
     acts: Mapping[int, Act],
-    where: str,
+    beside: tuple[Literal["before", "after"], Op],
     statement: Frame,
+    piece: Piece,
+    settings: Mapping[str, object] | None = None,
     by: str = "",
-    how: str = "",
 ) -> Hypothesis:
-    """Return the port with a call of the reference's that it lacks somewhere."""
+    """Return the port with a call of the reference's that it lacks before or after one of its own."""
+    (kind, op), settings = beside, settings or {}
+    where = f"{'in front of' if kind == 'before' else 'after'} {called(op)} at {statement.place}"
     has = f"the reference has `{step.line}`{f' at {step.place}' if step.place else ''}"
+    edit = None
+    if len(step.given) == 1 and hasattr(piece.paddle.nn.functional, step.name):
+        call = (op.path or "layer") if op.name == LAYER else op.name
+        edit = CodeEdit(kind=kind, call=call, written=step.name, arguments=_as_code(settings.items()))
     return Hypothesis(
         code="missing-call",
         name=step.name,
         confirmed=True,
         acts=acts,
-        message=_counted(f"it lacks `{step.said}`{by} {where}: {has}", group),
-        fix=f"apply `{step.name}{how}`{by} {where}: `{statement.line}`",
+        message=f"it lacks `{step.said}`{by} {where}: {has}",
+        calls=len(group),
+        fix=f"apply `{step.name}{_shown(settings)}`{by} {where}: `{statement.line}`",
+        lines=Lines(statement.source, innermost(step.frames).source),
+        code_edit=edit,
     )
 
 
@@ -603,13 +608,10 @@ def _without(op: Op, acts: Mapping[int, Act], piece: Piece) -> Hypothesis:
     where = place_of(op, piece)
     numbers = [one for one in op.args if _kind(one) == "number"]
     by = f" by {numbers[0]:.6g}" if op.name in BY and numbers else ""
-    return Hypothesis(
-        code="extra-call",
-        name=class_of(op.layer) if op.name == LAYER else op.name,
-        confirmed=True,
-        acts=acts,
-        message=_counted(f"it calls {called(op)}{by}{where}, the reference does not", list(acts)),
-        fix=f"remove {called(op)}{where}: `{op.line}`",
+    message = f"it calls {called(op)}{by}{where}, the reference does not"
+    change = CodeEdit(kind="remove", call=op.path if op.name == LAYER else op.name)
+    return _at_call(
+        "extra-call", op, None, acts, message, f"remove {called(op)}{where}", calls=len(acts), code_edit=change
     )
 
 
@@ -677,12 +679,9 @@ def cut_gradients(piece: Piece, ops: Sequence[Op], outputs: Sequence[Array]) -> 
     for name, at in dict.fromkeys((op.name, op.place) for op in ops if op.number in cut):
         several = [op for op in ops if op.number in cut and (op.name, op.place) == (name, at)]
         message = f"{called(several[0])}{place_of(several[0], piece)} stops the gradient, the reference does not"
-        yield Hypothesis(
-            code="cut-gradient",
-            name=name,
-            acts={op.number: cut[op.number] for op in several},
-            message=_counted(message, several),
-            fix=f"don't cut the gradient at {at}: `{several[0].line}`",
+        acts, fix = {op.number: cut[op.number] for op in several}, f"don't cut the gradient at {at}"
+        yield _at_call(
+            "cut-gradient", several[0], None, acts, message, fix, name=name, calls=len(acts), confirmed=False
         )
     if {"detach", "stop_gradient", "set_grad_enabled", "no_grad"} & set(piece.record.names):
         yield from _detached_outputs(piece, outputs)
@@ -723,13 +722,8 @@ def _missing_detaches(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
 
     def detach(tensor: Tensor, op: Op, act: Act, which: str) -> None:
         what = f"{which} of {called(op)}{place_of(op, piece)}"
-        detached = Hypothesis(
-            code="cut-gradient",
-            name="detach",
-            acts={op.number: act},
-            message=f"the reference stops the gradient of {what}",
-            fix=f"detach {what}: `{op.line}`",
-        )
+        message, acts = f"the reference stops the gradient of {what}", {op.number: act}
+        detached = _at_call("cut-gradient", op, None, acts, message, f"detach {what}", name="detach", confirmed=False)
         found.append((tensor, detached))
 
     for op in ops:
@@ -776,17 +770,16 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     code, lead = _left_unused(piece, walk, theirs) or ("parting", "")
     mine, other = _first_unlike(ours, theirs, walk) or (op, step)
     at = next((one for one in (other, *reversed(theirs)) if one.place), None)
-    frames, others = (dict.fromkeys(frame for call in calls for frame in call.frames) for calls in (ours, theirs))
+    frames, others = (dict.fromkeys(frame for one in calls for frame in one.frames) for calls in (ours, theirs))
     otherwise = only_pair_unlike(frames, others, [*codes_of(frames), *forwards(piece.port)], codes_of(others))
-    if at is None:
-        fix = f"compare the code of {piece.shown} with the reference's"
-    else:
+    fix, lines = f"compare the code of {piece.shown} with the reference's", Lines()
+    if at is not None:
         here, there = otherwise or _statements(mine, at, first, walk)
         if here.reading == there.reading:
-            mine_in, theirs_in = (codes_of(frame for one in calls for frame in one.frames) for calls in (ours, theirs))
-            here, there = only_unlike(mine_in, theirs_in) or (here, there)
+            here, there = only_unlike(codes_of(frames), codes_of(others)) or (here, there)
         where_at = f" at {here.place}" if here.place != mine.place else place_of(mine, piece)
         fix = f"do{where_at} (`{here.line}`) what the reference does at {there.place}: `{there.line}`"
+        lines = Lines(here.source, there.source)
     beside = f"; {len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""
     given = [walk.matched[key] for key in walk.given(op)]
     equal = bool(given) and all(set(one) & set(step.given) for one in given)
@@ -806,6 +799,7 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         evidence=f"with the reference's {proof} the error is gone; the port's {walk.statement(op, quoted=False)}; "
         f"the reference's {walk.statement(step, quoted=False)}",
         place=holder_of((op for one in walk.partings for op in one.ops), piece),
+        lines=lines,
     )
 
 

@@ -7,31 +7,55 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
+from typing import NamedTuple
 
 from tipchain.core.progress import Pace
+from tipchain.explain.causes.lines import innermost
 from tipchain.explain.causes.piece import Edit, Piece
 from tipchain.explain.causes.program import LAYER, Act, Op
 from tipchain.explain.causes.walk import Walk
-from tipchain.explain.findings import Cause, Diagnosis, shown_path
+from tipchain.explain.findings import CodeEdit, Diagnosis, SourceLine, shown_path
 from tipchain.explain.locate.matching import common_path
 from tipchain.explain.locate.verdicts import LayerVerdict, effective_bits
 from tipchain.numbers.tolerance import EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
 
 
+class Lines(NamedTuple):
+    """The port's line and the reference's; None of one that is not known."""
+
+    port: SourceLine | None = None
+    reference: SourceLine | None = None
+
+
+NO_LINES = Lines()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hypothesis(Cause):
+class Hypothesis:
     """One thing changed in the port's piece; the layer's name comes before the message.
 
     Attributes:
+        code: the kind, one of `KINDS`.
+        message: one sentence.
+        fix: the line to change.
+        name: the argument, function, operand, parameter or setting that it is about.
         acts: what stands in place of calls, by number.
+        calls: calls that are changed alike.
         edit: what is done to the piece's outputs.
         within: a context in which the layer is changed; it takes the change back.
         confirmed: the reference has just this, as its construction or its code tells.
         changes: how many settings or places are changed at once.
         evidence: what is known beside the numbers.
         place: the path within the piece of the layer that is wrong; None: the layer whose code makes the calls.
+        lines: the statement to change, and the reference's that does it otherwise.
+        code_edit: what to change in it.
     """
 
+    code: str
+    message: str
+    fix: str = ""
+    name: str = ""
+    calls: int = 1
     acts: Mapping[int, Act] = field(default_factory=dict)
     edit: Edit | None = None
     within: Callable[[], AbstractContextManager[None]] | None = None
@@ -39,6 +63,13 @@ class Hypothesis(Cause):
     changes: int = 1
     evidence: str = ""
     place: str | None = None
+    lines: Lines = NO_LINES
+    code_edit: CodeEdit | None = None
+
+    @property
+    def said(self) -> str:
+        """The message, with the number of calls."""
+        return f"{self.message}, in {self.calls} calls" if self.calls > 1 else self.message
 
     def placed(self, ops: Sequence[Op], piece: Piece) -> str:
         """Return the path within the piece of the innermost layer that holds all that is changed, of the piece's calls."""
@@ -70,25 +101,23 @@ class Trial:
         explained: the fraction of the error that it takes away.
         whole: nothing but rounding is left.
         left: the relative error that is left.
-        number: when it was tried.
     """
 
     hypothesis: Hypothesis
     explained: float
     whole: bool
     left: float
-    number: int
 
     @property
-    def rank(self) -> tuple[bool, float, bool, int, int]:
+    def rank(self) -> tuple[bool, float, bool, int]:
         """Return the key that sorts trials.
 
-        What leaves only rounding comes first, then what explains most; of equal ones what the reference has, what changes
-        least, and what was tried first.
+        What leaves only rounding comes first, then what explains most; of equal ones what the reference has, and what
+        changes least.
         """
         found = self.hypothesis
         share = 0.0 if self.whole else -self.explained
-        return not self.whole, share, not found.confirmed, found.changes, self.number
+        return not self.whole, share, not found.confirmed, found.changes
 
 
 MOST_RUNS = 200
@@ -136,7 +165,7 @@ class Trials:
         left = self._left(one)
         if left is None or left > SAME_SINGLE:
             return None
-        return Trial(hypothesis=one, explained=1.0, whole=True, left=left, number=0)
+        return Trial(hypothesis=one, explained=1.0, whole=True, left=left)
 
     def found(self) -> list[Trial]:
         """Return the explaining trials, best first, one per kind and name; wholes shut out parts."""
@@ -171,7 +200,7 @@ class Trials:
             return None
         share = explained(self.before, left)
         whole = share >= EXPLAINED and left <= max(REMAINDER * min(self.before, 1.0), NOISE)
-        return Trial(hypothesis=one, explained=share, whole=whole, left=left, number=len(self.trials))
+        return Trial(hypothesis=one, explained=share, whole=whole, left=left)
 
 
 def explained(before: float, after: float) -> float:
@@ -213,7 +242,17 @@ def called(op: Op) -> str:
 
 def place_of(op: Op, piece: Piece) -> str:
     """Return where a call stands, for messages."""
-    return f" at {op.place}" if op.place and not (op.name == LAYER and not op.path) else f" in {piece.shown}"
+    return f" at {op.place}" if _has_line(op) else f" in {piece.shown}"
+
+
+def lines_of(op: Op, step: Op | None = None) -> Lines:
+    """Return the lines of a call and of the reference's counterpart."""
+    port = innermost(op.frames).source if _has_line(op) else None
+    return Lines(port, innermost(step.frames).source if step is not None else None)
+
+
+def _has_line(op: Op) -> bool:
+    return bool(op.place) and not (op.name == LAYER and not op.path)
 
 
 def index_text(item: object) -> str:

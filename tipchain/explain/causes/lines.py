@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from tipchain.explain.findings import SourceLine
+from tipchain.explain.findings import SourceLine, source_of
 from tipchain.explain.locate.matching import best_pairs
 from tipchain.facts.functions import ALIASES, NAMES, OF_TORCH
 from tipchain.facts.layers import KINDS
@@ -123,6 +123,24 @@ def _parsed(file: str) -> ast.Module:
     return ast.Module(body=[], type_ignores=[])
 
 
+def node_of(value: object) -> tuple[str, ast.FunctionDef | ast.ClassDef] | None:
+    """Return the file of a function or a class, and its code as it stands there; None where it has no source."""
+    source = source_of(value)
+    every = ast.walk(_parsed(source.file)) if source is not None else ()
+    for node in (one for one in every if isinstance(one, ast.FunctionDef | ast.ClassDef)):
+        begins = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+        if source is not None and source.line in (begins, node.lineno):
+            return source.file, node
+    return None
+
+
+def only_return(function: object) -> SourceLine | None:
+    """Return the line of a function's one return statement; None where it has several, or no source."""
+    code = node_of(function)
+    found = [one.lineno for one in ast.walk(code[1]) if isinstance(one, ast.Return)] if code is not None else []
+    return SourceLine.at(code[0], found[0]) if code is not None and len(found) == 1 else None
+
+
 class Code(NamedTuple):
     """A function: its file, its first line, and its name behind that of its class."""
 
@@ -154,7 +172,7 @@ class Frame(NamedTuple):
     @property
     def source(self) -> SourceLine | None:
         """The statement's line, None where no source is."""
-        return source_at(self.code.file, int(self.place.rpartition(":")[2])) if self.code else None
+        return SourceLine.at(self.code.file, int(self.place.rpartition(":")[2])) if self.code else None
 
 
 Frames: TypeAlias = "tuple[Frame, ...]"
@@ -330,7 +348,7 @@ def reads_alike(frame: Frame, codes: Iterable[Code]) -> bool:
 def calls_of(file: str, name: str) -> list[SourceLine]:
     """Return the lines of a file that call a function or class by a name."""
     return [
-        source_at(file, one.lineno)
+        SourceLine.at(file, one.lineno)
         for one in ast.walk(_parsed(file))
         if isinstance(one, ast.Call) and called_name(one) == name
     ]
@@ -338,13 +356,12 @@ def calls_of(file: str, name: str) -> list[SourceLine]:
 
 def called_name(node: ast.AST) -> str:
     """Return the name of the class or function that an expression calls."""
-    func = node.func if isinstance(node, ast.Call) else None
-    return str(getattr(func, "attr", getattr(func, "id", "")))
+    return own_name(node.func) if isinstance(node, ast.Call) else ""
 
 
-def source_at(file: str, line: int) -> SourceLine:
-    """Return a line of a file."""
-    return SourceLine(file=file, line=line, code=linecache.getline(file, line).strip())
+def own_name(node: ast.expr) -> str:
+    """Return the last name of an expression: its attribute's or its own; empty of another expression."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def namesake(code: Code, codes: Iterable[Code]) -> Code | None:

@@ -15,7 +15,7 @@ from tipchain.core.blame import one_line, placed
 from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.code import CodePair, leaves, pair_names, recorded
 from tipchain.explain.causes.statements import CodeRun, Edit
-from tipchain.explain.findings import SIDE_NAMES, PieceCheck, failed_to_run, of_piece
+from tipchain.explain.findings import SIDE_NAMES, PieceCheck, failed_to_run, of_piece, raised_at
 from tipchain.explain.locate.trace import is_array, put_back, take_out
 from tipchain.framework_types import Array, Metric, Nested
 from tipchain.frameworks.live_models import LiveSide, Sides
@@ -334,7 +334,7 @@ def _raised(found: Mapping[str, Values], raised: Mapping[str, Exception]) -> Pie
     message = f"{failed.reason}, where the reference's gives {values}"
     fix = "let the port's metric take what the reference's takes"
     cause = of_piece(METRIC, "parting", message, "both were called for the models' outputs", fix)
-    return replace(failed, outcome=Outcome.FAIL, diagnoses=(cause,))
+    return replace(failed, outcome=Outcome.FAIL, diagnoses=(replace(cause, place=raised_at(error)),))
 
 
 def _judge(

@@ -12,7 +12,7 @@ import numpy as np
 from tipchain.core.language import listed
 from tipchain.errors import Outcome, TipchainError
 from tipchain.explain.causes.optimizer_builders import Opened, TrainingPair, open_both
-from tipchain.explain.findings import Diagnosis, PieceCheck, at_source, failed_to_run
+from tipchain.explain.findings import Diagnosis, PieceCheck, at_source, failed_to_run, source_of
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.preflight.optimizers import (
     SHOWN,
@@ -61,8 +61,8 @@ def _lend(opened: Opened) -> None:
     port.clip = lambda: port.give(lent)
 
 
-def _clippings(opened: Opened) -> list[str]:
-    """Name each side's clipping of gradients, "" where none is known."""
+def _clippings(opened: Opened) -> list[list[object]]:
+    """Return what clips each side's gradients, as far as it is known."""
     ours, theirs = opened.sides
     hooks = getattr(ours.optimizer, "_optimizer_step_pre_hooks", {}).values()
     loops = [getattr(one.clip, "args", (None,))[0] for one in opened.sides]
@@ -70,7 +70,7 @@ def _clippings(opened: Opened) -> list[str]:
     kinds.append(getattr(theirs.optimizer, "_grad_clip", None))
     own = type(ours.optimizer) if not hooks and not type(ours.optimizer).__module__.startswith("torch.") else None
     both = ([*hooks, loops[0], own], [*kinds, loops[1]])
-    return [listed(list(dict.fromkeys(_clip_words(one) for one in side if one is not None)), SHOWN) for side in both]
+    return [[one for one in side if one is not None] for side in both]
 
 
 def _clip_words(clip: object) -> str:
@@ -111,7 +111,8 @@ def causes(ran: _Ran) -> tuple[Diagnosis, ...]:
         proof = f"with the reference's value {share:.2%} of the difference is gone; {shown.message}"
         return (*alone, *(one.diagnosed(proof, share) for one in found[:count]))
     share = explained(list(dict.fromkeys(one.path for one in found)), lend=True)
-    clips = _clippings(ran.opened)
+    clipping = _clippings(ran.opened)
+    clips = [listed(list(dict.fromkeys(map(_clip_words, side))), SHOWN) for side in clipping]
     if share >= EXPLAINED:
         proof = f"with the gradients that the reference's update uses {share:.2%} of the difference is gone"
         shown = replace(shown, evidence=f"{proof}; {shown.evidence}")
@@ -121,9 +122,10 @@ def causes(ran: _Ran) -> tuple[Diagnosis, ...]:
         fix = "clip the port's gradients as the reference's are: `grad_clip=` of its optimizer, or `clip=` of its loop"
         if any(clips):
             evidence = f"{proof}; {shown.message}"
-            alone.append(replace(shown, code="setting", message=message, evidence=evidence, explained=share, fix=fix))
-    told = [*alone, *(one.diagnosed(f"{shown.message}; {shown.evidence}") for one in found)]
-    return tuple(told) or (shown,)
+            lines = [next(filter(None, map(source_of, side)), None) for side in clipping]
+            told = replace(shown, code="setting", name="grad_clip", message=message, fix=fix, explained=share)
+            alone.append(replace(told, evidence=evidence, place=lines[1], reference_place=lines[0]))
+    return (*alone, *(one.diagnosed(f"{shown.message}; {shown.evidence}") for one in found)) or (shown,)
 
 
 def _updated_by_one(names: Sequence[str], *, of_port: bool) -> Diagnosis:
@@ -165,6 +167,7 @@ def _shown(ran: _Ran) -> Diagnosis:
         f"makes the step {_glimpse(expected)}, the port {_glimpse(actual)}{words}",
         evidence=f"the reference's is {classes[0]}; the port's is {classes[1]}{note}",
         fix=f"compare the step() of {where} with the reference's",
+        place=source_of(optimizer) if own else None,
     )
 
 

@@ -57,12 +57,14 @@ def _causes(
     if count:
         return tuple(one.diagnosed(proof, share) for one in found[:count])
     if not found and reference.kind and not has_functions(reference) and explained(reference):
-        return (_diagnosis("setting", classes, proof, f"use `paddle.optimizer.lr.{as_call(reference)}`", 1.0),)
+        cause = _diagnosis("setting", classes, proof, f"use `paddle.optimizer.lr.{as_call(reference)}`", 1.0)
+        return (replace(cause, place=port.source, reference_place=reference.source),)
     own = "" if factor == 1 else f", and {name} has {factor:.6g} times its rate"
     message = (
         f"at step {step} the learning rate is {actual[step]:.6g}, the reference's {expected[step]:.6g}: {classes}{own}"
     )
-    return (_diagnosis("parting", message, shown, "let the port's schedule give the reference's rates"),)
+    cause = _diagnosis("parting", message, shown, "let the port's schedule give the reference's rates")
+    return (replace(cause, place=port.source, reference_place=reference.source),)
 
 
 def _diagnosis(code: str, message: str, evidence: str, fix: str, explained: float | None = None) -> Diagnosis:

@@ -14,14 +14,23 @@ import numpy as np
 from tipchain.core.language import listed
 from tipchain.core.progress import Pace
 from tipchain.explain.causes.edits import alike, by_substitution, cut_gradients, edits, only_in_one, other_layers
-from tipchain.explain.causes.hypotheses import Hypothesis, Trial, Trials, below, called, lower_precision, place_of
-from tipchain.explain.causes.lines import Frame, codes_of, namesake, only_unlike, reads_alike
+from tipchain.explain.causes.hypotheses import (
+    Hypothesis,
+    Lines,
+    Trial,
+    Trials,
+    below,
+    called,
+    lower_precision,
+    place_of,
+)
+from tipchain.explain.causes.lines import Frame, codes_of, namesake, only_return, only_unlike, reads_alike
 from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.program import LAYER, has_own_backward
 from tipchain.explain.causes.settings import by_findings, by_meaning
 from tipchain.explain.causes.tensors import by_tensors, by_unsaved
 from tipchain.explain.causes.walk import Parting, Walk, acts_of, show
-from tipchain.explain.findings import Diagnosis, Finding, at_source, only_return, shown_path
+from tipchain.explain.findings import Diagnosis, SourceLine, shown_path, source_of
 from tipchain.explain.locate.between_layers import enlarge, holds
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, common_path, hands_on
@@ -188,14 +197,11 @@ def _idle(located: Located, around: CallPair) -> dict[str, str]:
 def _innermost(layer: Model, side: LiveSide) -> frozenset[str]:
     """Return Paddle's own layers without layers inside, the piece itself too if it is one."""
 
-    def is_paddles(one: Model) -> bool:
-        bases = [base for base in type(one).__mro__ if base.__module__.startswith("paddle.nn.")]
-        own = type(one).forward.__module__.partition(".")[0] == "paddle"
-        return own and any(base.__name__ != "Layer" for base in bases)
+    def is_paddles(kind: type[Model]) -> bool:
+        bases = {one.__name__ for one in kind.__mro__ if one.__module__.startswith("paddle.nn.")}
+        return kind.forward.__module__.partition(".")[0] == "paddle" and bool(bases - {"Layer"})
 
-    return frozenset(
-        path for path, one in side.layers(layer) if not any(True for _ in one.children()) and is_paddles(one)
-    )
+    return frozenset(path for path, one in side.layers(layer) if not [*one.children()] and is_paddles(type(one)))
 
 
 BLANK = re.compile(r"(?:: the reference has|:)? (?:``|\(``\))")
@@ -212,7 +218,7 @@ def diagnose(
     *,
     models: tuple[object, object],
     seed: int = 0,
-    findings: Sequence[Finding] = (),
+    findings: Sequence[Diagnosis] = (),
     like: Sequence[Diagnosis] = (),
     pace: Pace | None = None,
     inside: Collection[str] | None = None,
@@ -264,7 +270,7 @@ def _diagnose(
     piece: Piece,
     verdict: LayerVerdict,
     models: tuple[object, object],
-    findings: Sequence[Finding],
+    findings: Sequence[Diagnosis],
     like: Sequence[Diagnosis],
     pace: Pace | None,
     inside: Collection[str] | None,
@@ -286,7 +292,7 @@ def _diagnose(
             # The causes of other layers of the same type are few among all that could be tried.
             wanted = {said_alike(one.message, one.port_path) for one in like}
             every = chain.from_iterable(_groups(piece, trials, models) if wanted else ())
-            trials.run(one for one in every if said_alike(f"{piece.shown}: {one.message}", piece.theirs.path) in wanted)
+            trials.run(one for one in every if said_alike(f"{piece.shown}: {one.said}", piece.theirs.path) in wanted)
             trials.reserve = ()
         for group in () if trials.settled() else _groups(piece, trials, models):
             trials.run(group)
@@ -337,15 +343,7 @@ def _of_one_line(piece: Piece, walk: Walk, groups: Sequence[Sequence[Parting]]) 
             if len(lines) != 1 or ("", "") in lines:
                 continue
             numbers = [each.number for each in walk.ops if (each.name, each.place) in lines]
-            yield replace(
-                one,
-                acts=dict.fromkeys(numbers, next(iter(one.acts.values()))),
-                message=f"{COUNTED.sub('', one.message)}{f', in {len(numbers)} calls' if len(numbers) > 1 else ''}",
-            )
-
-
-COUNTED = re.compile(r", in \d+ calls$")
-"""How a message counts the calls that it is about."""
+            yield replace(one, acts=dict.fromkeys(numbers, next(iter(one.acts.values()))), calls=len(numbers))
 
 
 def diagnose_loss(piece: Piece) -> Diagnosis | None:
@@ -430,21 +428,25 @@ def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
     )
     others = ", ".join(dict.fromkeys(f"{other.hypothesis.code} `{other.hypothesis.name}`" for other in found[1:TOLD]))
     beside = f"{others} would explain as much" if others else ""
-    fix, source = BLANK.sub("", _fix(one, piece)), None
-    if one.code != "parting" and (apart := _source_of(one, trials)):
+    fix, line = _fix(one, piece)
+    lines, fix = one.lines._replace(port=line), BLANK.sub("", fix)
+    apart = None if one.code == "parting" else _source_of(one, trials)
+    if apart is not None:
         here, there = apart
         fix += f"; {here.place} (`{here.line}`) reads otherwise than {there.place} (`{there.line}`) of the reference"
-        source = here.source
+        lines = Lines(here.source, there.source)
     place = join(piece.theirs.path, one.placed(trials.base.ops, piece))
     return Diagnosis(
         code=one.code,
         name=one.name,
         port_path=place,
-        message=BLANK.sub("", f"{shown_path(place)}: {one.message}"),
+        message=BLANK.sub("", f"{shown_path(place)}: {one.said}"),
         evidence="; ".join(part for part in (one.evidence, numbers, beside) if part),
         explained=min(trial.explained, 1.0),
         fix=fix,
-        place=source,
+        place=lines.port,
+        reference_place=lines.reference,
+        edit=None if apart else one.code_edit,
     )
 
 
@@ -458,18 +460,16 @@ def _source_of(one: Hypothesis, trials: Trials) -> tuple[Frame, Frame] | None:
     return only_unlike(mine, [other for one in mine if (other := namesake(one, codes))])
 
 
-def _fix(one: Hypothesis, piece: Piece) -> str:
-    """Return the line to change, with the place of the layer's forward where no other is told."""
-    if ".py:" in one.fix or piece.atomic & {""} or piece.loss or one.code == "buffer":
-        return one.fix
-    kind = type(piece.port)
-    place = at_source(kind.forward).removeprefix(" at ")
-    if not place or kind.__module__.partition(".")[0] == "paddle":
-        return one.fix
-    line = only_return(kind.forward) if one.edit is not None else None
+def _fix(one: Hypothesis, piece: Piece) -> tuple[str, SourceLine | None]:
+    """Return the fix and its line, those of the layer's forward where no other is told."""
+    forward = source_of(type(piece.port).forward)
+    told = one.lines.port is not None or piece.atomic & {""} or piece.loss or one.code == "buffer"
+    if told or forward is None or type(piece.port).__module__.partition(".")[0] == "paddle":
+        return one.fix, one.lines.port
+    line = only_return(type(piece.port).forward) if one.edit is not None else None
     if line is not None:
-        return f"{one.fix} at {place.rpartition(':')[0]}:{line[0]}: `{line[1]}`"
-    return f"{one.fix} (forward at {place})"
+        return f"{one.fix} at {line.short}: `{line.code}`", line
+    return f"{one.fix} (forward at {forward.short})", forward
 
 
 def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
@@ -481,7 +481,7 @@ def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
     if piece.backward and own:
         tried += f"; its results agree, and {listed(own, TOLD)} has a backward of its own, which may be wrong"
     if best is not None and best.explained:
-        tried += f"; the best ({best.hypothesis.message}) explains {best.explained:.1%}, less than {EXPLAINED:.0%}"
+        tried += f"; the best ({best.hypothesis.said}) explains {best.explained:.1%}, less than {EXPLAINED:.0%}"
     share = None if best is None else best.explained
     if verdict.nan or not trials.base.ops or not piece.record:
         return _unknown(verdict, tried, share)
@@ -490,25 +490,17 @@ def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
 
 
 def _unknown(verdict: LayerVerdict, evidence: str, share: float | None) -> Diagnosis:
-    path = verdict.port_path
-    shown = shown_path(path)
-    share = None if share is None or not np.isfinite(share) else share
+    shown = shown_path(verdict.port_path)
+    fix = f"compare the code of {shown} with the reference's"
     if verdict.nan:
-        return Diagnosis(
-            code="nan",
-            port_path=path,
-            message=f"{shown}: {verdict.reason}",
-            evidence=evidence,
-            explained=share,
-            fix=f"look at what {shown} is given: a logarithm, root or division of what is 0 or negative, a softmax of nothing but -inf",
-        )
+        fix = f"look at what {shown} is given: a logarithm, root or division of what is 0 or negative, a softmax of nothing but -inf"
+    elif verdict.reference_path:
+        fix = f"compare the code of {shown} with the reference's `{verdict.reference_path}`"
     return Diagnosis(
-        code="parting",
-        port_path=path,
+        code="nan" if verdict.nan else "parting",
+        port_path=verdict.port_path,
         message=f"{shown}: {verdict.reason}",
         evidence=evidence,
-        explained=share,
-        fix=f"compare the code of {shown} with the reference's `{verdict.reference_path or type(verdict).__name__}`"
-        if verdict.reference_path
-        else f"compare the code of {shown} with the reference's",
+        explained=None if share is None or not np.isfinite(share) else share,
+        fix=fix,
     )

@@ -9,10 +9,10 @@ from functools import partial
 from inspect import signature
 from types import ModuleType
 
-from tipchain.explain.causes.hypotheses import Hypothesis, below, class_of, place_of, same_setting
+from tipchain.explain.causes.hypotheses import Hypothesis, below, class_of, lines_of, place_of, same_setting
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, Op, instead
-from tipchain.explain.findings import CONSTRUCTED, Finding
+from tipchain.explain.findings import CONSTRUCTED, Diagnosis
 from tipchain.facts.functions import OTHERWISE, OtherMeaning
 from tipchain.facts.layers import kind_of, named_kind
 from tipchain.facts.settings import UNTOLD, Trait, ntuple, same, tidy
@@ -20,13 +20,13 @@ from tipchain.framework_types import Function, Model, Nested, Options, Setting
 from tipchain.frameworks.randomness import attributes
 
 
-def by_findings(piece: Piece, ops: Sequence[Op], findings: Sequence[Finding]) -> Iterator[Hypothesis]:
+def by_findings(piece: Piece, ops: Sequence[Op], findings: Sequence[Diagnosis]) -> Iterator[Hypothesis]:
     """Yield each layer of the piece that is constructed otherwise, with the reference's settings; then all of them."""
     layers, port_layers = dict(piece.sides.reference.layers(piece.reference)), dict(piece.sides.port.layers(piece.port))
     tried: list[Hypothesis] = []
     for finding in findings:
         ours, theirs = below(finding.reference_path, piece.ours.path), below(finding.port_path, piece.theirs.path)
-        if finding.kind not in ("argument", "flag") or ours not in layers or theirs not in port_layers:
+        if finding.code == "parameter" or ours not in layers or theirs not in port_layers:
             continue
         reference, layer = layers[ours], port_layers[theirs]
         calls = [op for op in ops if op.name == LAYER and op.path == theirs]
@@ -34,44 +34,44 @@ def by_findings(piece: Piece, ops: Sequence[Op], findings: Sequence[Finding]) ->
             found = list(_applied(finding, reference, layer, calls, piece))
         except (AttributeError, TypeError, ValueError):  # a user's own class keeps its settings in another way
             continue
-        tried += [replace(one, fix=finding.fix, evidence=CONSTRUCTED, place=theirs, confirmed=True) for one in found]
+        tried += [
+            replace(one, fix=finding.fix, code_edit=finding.edit, evidence=CONSTRUCTED, place=theirs, confirmed=True)
+            for one in found
+        ]
     yield from tried
 
 
 def _applied(
-    finding: Finding, reference: Model, layer: Model, calls: Sequence[Op], piece: Piece
+    finding: Diagnosis, reference: Model, layer: Model, calls: Sequence[Op], piece: Piece
 ) -> Iterator[Hypothesis]:
     """Yield the port's layer with the setting that a finding is about."""
-    if finding.code == "mode":
+    if finding.name == "mode":
         wanted, present = ("train", "eval") if reference.training else ("eval", "train")
         yield Hypothesis(
             code="setting",
             name="mode",
             message=f"it is in {present} mode, the reference is in {wanted} mode",
-            fix=finding.fix,
             within=partial(attributes, layer, training=reference.training),
         )
         return
     ours = kind_of(reference, 0)
-    if finding.code == "layer-type" and ours is not None:
+    if finding.name == "layer-type" and ours is not None:
         made = getattr(piece.paddle.nn, ours.classes[1][0])()
         for trait in ours.properties:
             for value in _reference_values(made, reference, trait):
                 setattr(made, _attribute(made, trait), value)
         yield Hypothesis(
             code="structure",
-            name=finding.code,
+            name=finding.name,
             message=f"it is a `{class_of(layer)}`, the reference's a `{type(reference).__name__}`",
-            fix=finding.fix,
             acts={op.number: instead(made) for op in calls},
         )
         return
-    for argument, port_value, value, changes in reference_settings(finding.code, reference, layer, piece.paddle.nn):
+    for argument, port_value, value, changes in reference_settings(finding.name, reference, layer, piece.paddle.nn):
         yield Hypothesis(
             code="argument",
-            name=finding.code,
+            name=finding.name,
             message=f"its `{argument}` is {port_value!r}, the reference's {tidy(value)!r}",
-            fix=finding.fix,
             within=partial(attributes, layer, **changes),
         )
 
@@ -152,6 +152,7 @@ def by_meaning(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
                 confirmed=True,
                 message=f"Paddle's `{kind}`{where} {known.words}",
                 fix=f"write `{known.write.format(**given)}` for `{kind}`{where}",
+                lines=lines_of(op),
                 place=op.path if op.name == LAYER else None,
             )
 

@@ -9,10 +9,10 @@ from itertools import permutations
 
 import numpy as np
 
-from tipchain.explain.causes.lines import codes_of, forwards, only_unlike
+from tipchain.explain.causes.lines import codes_of, forwards, innermost, only_return, only_unlike
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, LAYOUT, Act, Op, Program, has_own_backward, is_plain, numpy_of
-from tipchain.explain.findings import Diagnosis, at_source, only_return, shown_path
+from tipchain.explain.findings import Diagnosis, shown_path, source_of
 from tipchain.explain.locate.differences import HIDING, MOST_AXES, Sketch, hidden_by, relative, same_mask
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
 from tipchain.frameworks.base import map_nested
@@ -467,39 +467,37 @@ class Walk:
         return f"`{text}`" if len(text) <= LONGEST else f"`{text[:LONGEST]}…`"
 
 
-def own_backward(op: Op) -> str:
-    """Return in words that a call has a backward of its own, and where that, or its one return statement, stands."""
-    backward = getattr(op.function, "__self__").backward  # noqa: B009  (a class that mypy does not know)
-    where, line = at_source(backward), only_return(backward)
-    if line is not None:
-        where = f"{where.rpartition(':')[0]}:{line[0]} (`{line[1]}`)"
-    return f"`{op.name}` has a backward of its own{where}"
-
-
 def show(piece: Piece, walk: Walk) -> Diagnosis:
     """Show both statements at which two programs part, with the values that go in and come out."""
     path, (theirs, ours) = piece.theirs.path, walk.first_apart()
     after = walk.statements_after(theirs, ours)
     statements = f"the port's {walk.statement(theirs)}; the reference's {walk.statement(ours)}"
     fix = f"do at {theirs.place or f'`{theirs.name}`'} what the reference does at {ours.place or f'`{ours.said}`'}"
+    places = [innermost(one.frames).source for one in (theirs, ours)]
     mine, others = (codes_of(frame for one in calls for frame in one.frames) for calls in (walk.ops, walk.steps))
     if apart := only_unlike([*mine, *forwards(piece.port)], others):
         here, there = apart
+        places = [here.source, there.source]
         fix = f"do at {here.place} (`{here.line}`) what the reference does at {there.place}: `{there.line}`"
     own = next((op for op in walk.ops if has_own_backward(op)), None)
     if walk.ended_alike:
         statements = f"the values agree, and the gradients do not: {statements}"
         fix = "look for what scales or stops gradients alone: an argument (`norm_by_times`), a hook, a part that is detached"
     if walk.ended_alike and own is not None:
-        told = own_backward(own)
-        statements = f"the values agree, and the gradients do not: {told}"
-        fix = f"compare the backward of `{own.name}`{told.partition(' of its own')[2]} with the reference's"
+        backward = getattr(own.function, "__self__").backward  # noqa: B009  (a class that mypy does not know)
+        line, begins = only_return(backward), source_of(backward)
+        where = f" at {line.short} (`{line.code}`)" if line else f" at {begins.short}" if begins else ""
+        places[0] = line or begins
+        statements = f"the values agree, and the gradients do not: `{own.name}` has a backward of its own{where}"
+        fix = f"compare the backward of `{own.name}`{where} with the reference's"
     return Diagnosis(
         code="parting",
         port_path=path,
         message=f"{shown_path(path)}: {statements}",
         evidence=after or "all that both make before is equal",
         fix=fix,
+        place=places[0],
+        reference_place=places[1],
     )
 
 

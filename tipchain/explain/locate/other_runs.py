@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dis
-import linecache
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tipchain.core.blame import is_users
-from tipchain.explain.findings import Cause, Diagnosis, SourceLine, shown_path
+from tipchain.explain.findings import CodeEdit, Diagnosis, SourceLine, shown_path
 from tipchain.explain.locate.rerun import conditions
 from tipchain.explain.locate.runs import ModelInputs, TracedRun, bind, call_model, drawn_between, samples_of
 from tipchain.explain.locate.verdicts import LayerVerdict
@@ -314,75 +313,80 @@ def judge_draws(
 def explain_draws(found: Located, unlike: Sequence[UnlikeDraw], *, training: bool) -> list[Diagnosis]:
     """Return a cause for each kind of difference between the draws of two runs in train mode, or in eval mode."""
     ours, theirs = (len(run.draws.made) for run in (found.reference, found.port))
-    causes: dict[tuple[str, str], list[tuple[UnlikeDraw, Cause]]] = {}
+    causes: dict[tuple[str, str], list[tuple[UnlikeDraw, Diagnosis]]] = {}
     for one in unlike:
         cause = _tell(one, training=training)
         causes.setdefault((cause.code, cause.name), []).append((one, cause))
     made = []
-    for (code, name), several in causes.items():
+    for several in causes.values():
         (first, cause), *others = several
         never = first.port is None and first.port_path and not first.called  # then the code around it lacks the call
         path = first.port_path.rpartition(".")[0] if never else first.place
         more = f"; {len(others)} more of its draws differ so" if others else ""
-        source = None
-        if first.reference is not None and first.reference.place is not None:
-            file, line = first.reference.place
-            source = SourceLine(file=file, line=line, code=linecache.getline(file, line).strip())
         made.append(
-            Diagnosis(
-                code=code,
-                name=name,
+            replace(
+                cause,
                 port_path=path,
                 message=f"{shown_path(path)}: {cause.message}{more}",
                 evidence=f"random draws of one call: the reference {ours}, the port {theirs}",
-                fix=cause.fix,
                 paths=tuple(dict.fromkeys(one.place for one, _ in several)),
                 stage="forward",
                 reference_path=first.reference_path,
-                reference_place=source,
+                reference_place=_line(first.reference),
             )
         )
     return made
 
 
-def _tell(one: UnlikeDraw, *, training: bool = True) -> Cause:
+def _line(draw: Draw | None) -> SourceLine | None:
+    return None if draw is None or draw.place is None else SourceLine.at(*draw.place)
+
+
+def _cause(code: str, name: str, message: str, fix: str, draw: Draw | None = None) -> Diagnosis:
+    return Diagnosis(code=code, name=name, port_path="", message=message, evidence="", fix=fix, place=_line(draw))
+
+
+def _tell(one: UnlikeDraw, *, training: bool = True) -> Diagnosis:
     """Return the fault of a draw, and its fix."""
     ours, theirs = one.reference, one.port
     if theirs is None:
         return _tell_missing(one, ours or Draw("own", ()), training=training)
-    mask, place = str(theirs), "?" if theirs.place is None else f"{Path(theirs.place[0]).name}:{theirs.place[1]}"
+    line = _line(theirs)
+    mask, place = str(theirs), "?" if line is None else line.short
     if ours is None and not training:
         told, fix = f"in eval mode it draws {mask} at {place}", f"pass `training=self.training` at {place}"
-        return Cause(code="setting", name="mode", message=told, fix=fix)
+        return _cause("setting", "mode", told, fix, theirs)
     if ours is None:
         told, fix = f"the reference does not draw {mask} as it does at {place}", f"remove what draws at {place}"
-        return Cause(code="extra-call", name="dropout", message=told, fix=fix)
+        return _cause("extra-call", "dropout", told, fix, theirs)
     both = f"it draws {mask} at {place}, {_referred(ours)}"
     if one.port_between != one.between:
         told = f"{both}: there {_beside(one.between)}, here {_beside(one.port_between)}"
         fix = f"move what draws at {place}: it belongs {_beside(one.between)}"
-        return Cause(code="call-order", name="dropout", message=told, fix=fix)
+        return _cause("call-order", "dropout", told, fix, theirs)
     if ours.kind != theirs.kind and ours.is_noise and theirs.is_noise:
         function = {"normal": "paddle.randn", "uniform": "paddle.rand"}[ours.kind]
-        return Cause(code="function", name="noise", message=both, fix=f"draw with `{function}` at {place}")
+        return _cause("function", "noise", both, f"draw with `{function}` at {place}", theirs)
     if ours.shape == theirs.shape and ours.rate is not None:
-        return Cause(
-            code="argument", name="dropout-p", message=both, fix=f"make p={ours.rate:g} of what draws at {place}"
-        )
+        return _cause("argument", "dropout-p", both, f"make p={ours.rate:g} of what draws at {place}", theirs)
     fix = f"draw a mask of shape {list(ours.shape)} at {place}: `F.dropout` drops elements, `F.dropout2d` channels"
-    return Cause(code="function", name="dropout", message=both, fix=fix)
+    return _cause("function", "dropout", both, fix, theirs)
 
 
-def _tell_missing(one: UnlikeDraw, draw: Draw, *, training: bool) -> Cause:
+def _tell_missing(one: UnlikeDraw, draw: Draw, *, training: bool) -> Diagnosis:
     where = _beside(one.between)
     told = f"it draws nothing {where}, {_referred(draw)}"
-    rate = "" if draw.rate is None else f"p={draw.rate:g}, "
-    fix = f"apply `F.dropout({rate}training={'self.training' if training else 'True'})` {where}"
+    rate = () if draw.rate is None else (("p", f"{draw.rate:g}"),)
+    arguments = (*rate, ("training", "self.training" if training else "True"))
+    fix = f"apply `F.dropout({', '.join(map('='.join, arguments))})` {where}"
+    before, after = one.between
+    edit = CodeEdit(kind="after" if before else "before", call=before or after, written="dropout", arguments=arguments)
     if not training:
         told = f"in eval mode {told}"
     elif one.port_path and not one.called:
         told, fix = f"`{one.port_path}` is never called: {told}", f"call `{one.port_path}` {where}"
-    return Cause(code="missing-call", name="dropout", message=told, fix=fix)
+        edit = replace(edit, written=one.port_path)
+    return replace(_cause("missing-call", "dropout", told, fix), edit=edit)
 
 
 def _beside(place: Place) -> str:
@@ -391,7 +395,7 @@ def _beside(place: Place) -> str:
 
 
 def _referred(draw: Draw) -> str:
-    """Describe the reference's draw; its line is written so that no cause is placed there."""
+    """Describe the reference's draw."""
     if draw.place is None:
         return f"the reference draws {draw}"
     file, line = draw.place

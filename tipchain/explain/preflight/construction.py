@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tipchain.core.language import listed
-from tipchain.explain.findings import Effect, Finding
+from tipchain.explain.findings import CodeEdit, Diagnosis, Effect, difference
 from tipchain.explain.locate.differences import relative_arranged
 from tipchain.explain.locate.matching import CallPair, LayerPair, common_path
 from tipchain.explain.locate.trace import TracedValue
@@ -30,18 +30,19 @@ CONVENTIONS = ("momentum", "axis", "dim", "format", "dtype", "name", "device", "
 """Words in names of attributes that the frameworks mean differently, or that compute nothing."""
 
 
-def compare_own(pair: PairedLayers) -> Iterator[Finding]:
+def compare_own(pair: PairedLayers) -> Iterator[Diagnosis]:
     """Yield the plain attributes of one name that differ; their effect is measured."""
     ours, theirs = _attributes(pair.reference), _attributes(pair.port)
     for name, expected in ours.items():
         actual = theirs.get(name)
         if type(expected) is not type(actual) or same(expected, actual):
             continue
-        yield pair.finding(
+        yield difference(
             name.replace("_", "-").lower(),
             (f"{name}={expected!r}", f"{name}={actual!r}"),
             f"{name_of(pair)} ({type(pair.port).__name__}) has {name}={actual!r} where torch's has {name}={expected!r}",
             f"set `{name}` of {place_of(pair)} to {expected!r}",
+            paths=pair.paths,
             effect="none",
         )
 
@@ -62,7 +63,7 @@ def _is_plain(value: object) -> bool:
 # What matched layers are made with, compared.
 
 
-def check_layers(pairs: Iterable[PairedLayers]) -> list[Finding]:
+def check_layers(pairs: Iterable[PairedLayers]) -> list[Diagnosis]:
     """Compare matched layers' settings, whether or not they hold parameters.
 
     Values are compared as torch means them: Paddle's momentum of 0.99 is torch's of 0.01, ``padding="SAME"`` is the
@@ -72,7 +73,7 @@ def check_layers(pairs: Iterable[PairedLayers]) -> list[Finding]:
     Returns:
         A finding per setting that differs, in the order of the pairs.
     """
-    found: list[Finding] = []
+    found: list[Diagnosis] = []
     for pair in pairs:
         ours, theirs = kind_of(pair.reference, 0), kind_of(pair.port, 1)
         own = not (runs_as_built(pair.reference, 0) and runs_as_built(pair.port, 1))
@@ -85,13 +86,14 @@ def check_layers(pairs: Iterable[PairedLayers]) -> list[Finding]:
     return found
 
 
-def _compare(pair: PairedLayers, kind: LayerKind) -> Iterator[Finding]:
+def _compare(pair: PairedLayers, kind: LayerKind) -> Iterator[Diagnosis]:
     built = runs_as_built(pair.reference, 0) and runs_as_built(pair.port, 1)
     if kind.name == "Dropout" and pair.reference.p == pair.port.p == 0:
         return
     for one in kind.properties:
         expected, actual = _read(pair, one, 0), _read(pair, one, 1)
-        if UNTOLD in (expected, actual) or not _comparable(pair, one, expected, actual):
+        comparable = not one.sized or pair.shapes is None or sorted(pair.shapes[0]) == sorted(pair.shapes[1])
+        if UNTOLD in (expected, actual) or not (axes_comparable(pair, expected, actual) if one.axis else comparable):
             continue
         if one.code == "time-order":
             if orders_comparable(pair) is not (expected != actual):
@@ -104,13 +106,16 @@ def _compare(pair: PairedLayers, kind: LayerKind) -> Iterator[Finding]:
         terms = f" ({tidy(actual)!r} in torch's terms)" if looks_alike and one.code != "time-order" else ""
         hint = f", {one.hint}" if looks_alike and one.hint else ""
         value = tidy(one.write(not actual if one.code == "time-order" else expected))
-        wanted = ", ".join(f"{name}={value!r}" for name in one.argument.split(", "))
-        yield pair.finding(
+        arguments = tuple((name, repr(value)) for name in one.argument.split(", "))
+        wanted = ", ".join(map("=".join, arguments))
+        yield difference(
             one.code,
             (reference, port),
             f"{name_of(pair)} has {port}{terms} where torch's has {reference}",
             f"{one.lacking} in {place_of(pair)}" if one.lacking else f"pass `{wanted}` to {place_of(pair)}{hint}",
+            paths=pair.paths,
             effect=effect,
+            edit=None if one.lacking else CodeEdit(kind="pass", call=type(pair.port).__name__, arguments=arguments),
         )
 
 
@@ -121,15 +126,6 @@ def _read(pair: PairedLayers, one: Trait, side: Literal[0, 1]) -> Setting:
         return one.readers[side](layer, shape)
     except (AttributeError, TypeError, ValueError):  # a user's subclass that keeps its settings in another way
         return UNTOLD
-
-
-def _comparable(pair: PairedLayers, one: Trait, expected: Setting, actual: Setting) -> bool:
-    if one.axis:
-        return axes_comparable(pair, expected, actual)
-    if not one.sized or pair.shapes is None:
-        return True
-    ours, theirs = pair.shapes
-    return sorted(ours) == sorted(theirs)
 
 
 def _spelled(pair: PairedLayers, one: Trait, side: Literal[0, 1], value: object) -> str:
@@ -153,32 +149,43 @@ def _class_in_paddle(kind: LayerKind, layer: object) -> str:
     return next(filter(None, found), kind.classes[1][0])
 
 
-def _other_type(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Finding:
+def _other_type(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Diagnosis:
     reference, port = f"nn.{type(pair.reference).__name__}", f"nn.{type(pair.port).__name__}"
-    return pair.finding(
+    wanted = f"paddle.nn.{_class_in_paddle(ours, pair.reference)}"
+    return difference(
         "layer-type",
         (reference, port),
         f"{name_of(pair)} is a {port} where torch's is a {reference}",
-        f"make {place_of(pair)} a `paddle.nn.{_class_in_paddle(ours, pair.reference)}`",
+        f"make {place_of(pair)} a `{wanted}`",
+        code="structure",
+        paths=pair.paths,
         effect="elsewhere" if never_alike(ours, theirs) else "none",
+        edit=CodeEdit(kind="make", call=type(pair.port).__name__, written=wanted),
     )
 
 
-def _other_dropout(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Finding | None:
+def _other_dropout(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Diagnosis | None:
     """Return the finding where one layer drops elements and the other hands its input on."""
     missing = theirs.name == "Identity"
     if not (ours.drops or theirs.drops) or "Identity" not in (ours.name, theirs.name):
         return None
     rate = plain(pair.reference.p if missing else pair.port.p)
     values = (f"p={rate!r}", "nn.Identity") if missing else ("nn.Identity", f"p={rate!r}")
+    wanted = f"paddle.nn.{_class_in_paddle(ours, pair.reference)}" if missing else "paddle.nn.Identity"
     word = "nothing, torch's drops with" if missing else "something, torch's nothing:"
-    return pair.finding(
+    return difference(
         "missing-dropout" if missing else "extra-dropout",
         values,
         f"{name_of(pair)} drops {word} p={rate!r}",
-        f"make {place_of(pair)} a `paddle.nn.{_class_in_paddle(ours, pair.reference)}({rate!r})`"
-        if missing
-        else f"make {place_of(pair)} a `paddle.nn.Identity`",
+        f"make {place_of(pair)} a `{wanted}({rate!r})`" if missing else f"make {place_of(pair)} a `{wanted}`",
+        code="structure",
+        paths=pair.paths,
+        edit=CodeEdit(
+            kind="make",
+            call=type(pair.port).__name__,
+            written=wanted,
+            arguments=(("p", repr(rate)),) if missing else (),
+        ),
     )
 
 
@@ -197,7 +204,7 @@ def place_of(pair: PairedLayers) -> str:
 
 def check_flags(
     reference: Model, port: Model, pairs: Iterable[PairedLayers] = (), tensors: Tensors | None = None
-) -> list[Finding]:
+) -> list[Diagnosis]:
     """Compare the modes of matched layers, where the models' own agree, and the dtypes of their parameters.
 
     Args:
@@ -206,7 +213,7 @@ def check_flags(
         pairs: layers that belong together.
         tensors: the models' tensors, matched; without them dtypes are compared as the models' sets of dtypes.
     """
-    found: list[Finding] = []
+    found: list[Diagnosis] = []
     if bool(reference.training) != bool(port.training):
         found.append(_modes_of_models(reference, port))
     else:
@@ -220,35 +227,35 @@ def _word(layer: Model) -> str:
     return "train" if layer.training else "eval"
 
 
-def _modes_of_models(reference: Model, port: Model) -> Finding:
+def _modes_of_models(reference: Model, port: Model) -> Diagnosis:
     """Return the difference of the models' own modes; it matters if a layer does other things in train mode."""
     layers = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
     minding = [path or "the model" for path, layer in layers[1].items() if _minds_mode(layer, 1)]
     minding = minding or [path or "the model" for path, layer in layers[0].items() if _minds_mode(layer, 0)]
     told = f"; a run in the modes that they are in would show it ({listed(minding, 3)})" if minding else ""
-    return Finding(
-        code="mode",
-        kind="flag",
-        reference=f"training={reference.training}",
-        port=f"training={port.training}",
-        message=f"the port is in {_word(port)} mode, torch's model in {_word(reference)} mode{told}",
-        fix=f"call `{_word(reference)}()` of the port",
+    return difference(
+        "mode",
+        (f"training={reference.training}", f"training={port.training}"),
+        f"the port is in {_word(port)} mode, torch's model in {_word(reference)} mode{told}",
+        f"call `{_word(reference)}()` of the port",
+        code="setting",
         effect="elsewhere" if minding else "none",
     )
 
 
-def _modes(pair: PairedLayers) -> Iterator[Finding]:
+def _modes(pair: PairedLayers) -> Iterator[Diagnosis]:
     ours, theirs = kind_of(pair.reference, 0), kind_of(pair.port, 1)
     if ours is None or ours is not theirs or pair.reference.training == pair.port.training:
         return
     if _minds_mode(pair.reference, 0) and _minds_mode(pair.port, 1):
-        yield pair.finding(
+        yield difference(
             "mode",
             (f"training={pair.reference.training}", f"training={pair.port.training}"),
             f"{name_of(pair)} is in {_word(pair.port)} mode, torch's in {_word(pair.reference)} mode, "
             "and the models' own modes agree",
             f"call `{_word(pair.reference)}()` of `{pair.port_path}`",
-            kind="flag",
+            code="setting",
+            paths=pair.paths,
         )
 
 
@@ -263,7 +270,7 @@ def _minds_mode(layer: Model, side: Literal[0, 1]) -> bool:
     return kind.by_mode and drops and not frozen
 
 
-def _dtypes(tensors: Tensors) -> Iterator[Finding]:
+def _dtypes(tensors: Tensors) -> Iterator[Diagnosis]:
     """Yield the dtypes that differ, each with the parameters that have it."""
     apart: dict[tuple[str, str], list[str]] = defaultdict(list)
     paths: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -276,14 +283,13 @@ def _dtypes(tensors: Tensors) -> Iterator[Finding]:
             paths[ours.dtype, theirs.dtype].append(pair.layers.port)
     for (expected, actual), names in apart.items():
         shown = listed(names, SHOWN)
-        yield Finding(
-            code="dtype",
-            kind="flag",
-            port_path=common_path(paths[expected, actual]),
-            reference=f"torch.{expected}",
-            port=f"paddle.{actual}",
-            message=f"{len(names)} parameters of the port are {actual}, torch's {expected}: {shown}",
-            fix=f"call `to(dtype='{expected}')` of the port, or of the layers of {shown}",
+        yield difference(
+            "dtype",
+            (f"torch.{expected}", f"paddle.{actual}"),
+            f"{len(names)} parameters of the port are {actual}, torch's {expected}: {shown}",
+            f"call `to(dtype='{expected}')` of the port, or of the layers of {shown}",
+            code="setting",
+            paths=("", common_path(paths[expected, actual])),
         )
 
 
@@ -292,7 +298,7 @@ SHAPING = frozenset(
 )
 """Arguments that decide which parameters there are and their shapes."""
 FOLLOWING = frozenset(("shape", "missing-parameter", "bias", "affine", "statistics"))
-"""Findings about parameters that such an argument explains."""
+"""Diagnosiss about parameters that such an argument explains."""
 
 
 def check(
@@ -303,7 +309,7 @@ def check(
     *,
     names: Mapping[str, str] | None = None,
     tensors: Tensors | None = None,
-) -> list[Finding]:
+) -> list[Diagnosis]:
     """Compare two models without running either.
 
     Args:
@@ -326,12 +332,12 @@ def check(
     pairs = _Pairs(dict(reference.named_modules(remove_duplicate=False)), dict(every_path(port)))
     pairs.take(layers, list(call_pairs))
     arguments = [pairs.weigh(one) for one in check_layers(pairs.found) if not pairs.freezes(one)]
-    shaped = {_paths(one) for one in arguments if one.code in SHAPING}
-    told = {(one.code, *_paths(one)) for one in arguments}
+    shaped = {_paths(one) for one in arguments if one.name in SHAPING}
+    told = {(one.name, *_paths(one)) for one in arguments}
     kept = [
         one
         for one in check_parameters(tensors)
-        if not (one.code in FOLLOWING and (_paths(one) in shaped or (one.code, *_paths(one)) in told))
+        if not (one.name in FOLLOWING and (_paths(one) in shaped or (one.name, *_paths(one)) in told))
     ]
     of_models = [*arguments, *kept, *check_flags(reference, port, pairs.found, tensors)]
     order = {path: number for number, path in enumerate(pairs.reference)}
@@ -340,7 +346,7 @@ def check(
     return list(dict.fromkeys(found))
 
 
-def _paths(one: Finding) -> tuple[str, str]:
+def _paths(one: Diagnosis) -> tuple[str, str]:
     return one.reference_path, one.port_path
 
 
@@ -395,21 +401,21 @@ class _Pairs:
             return None
         return call.reference.inputs[0].shape, call.port.inputs[0].shape
 
-    def freezes(self, one: Finding) -> bool:
+    def freezes(self, one: Diagnosis) -> bool:
         """Tell whether a finding is about a normalization that both freeze: torch by its mode, Paddle by an argument."""
-        if one.code != "statistics" or not self.reference[""].training or self.reference[one.reference_path].training:
+        if one.name != "statistics" or not self.reference[""].training or self.reference[one.reference_path].training:
             return False
         return bool(getattr(self.port[one.port_path], "_use_global_stats", False))
 
-    def weigh(self, one: Finding) -> Finding:
+    def weigh(self, one: Diagnosis) -> Diagnosis:
         """Return the finding; one without effect where only the order of calls says that the layers belong together."""
         call = self.calls.get(_paths(one))
         if one.harmless or call is None or _paths(one) in self.given:
             return one
-        if one.code in ("missing-dropout", "extra-dropout"):  # an identity may stand where a function drops
+        if one.name in ("missing-dropout", "extra-dropout"):  # an identity may stand where a function drops
             return one if _one_name(*_paths(one)) else replace(one, effect="none")
         inputs = alike(call.reference.inputs, call.port.inputs)
-        if one.code == "layer-type" and not inputs:
+        if one.name == "layer-type" and not inputs:
             return replace(one, effect="none")
         return one if inputs or _one_name(*_paths(one)) else replace(one, effect="none")
 

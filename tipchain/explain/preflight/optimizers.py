@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from tipchain.core.language import listed
+from tipchain.explain.findings import CodeEdit
 from tipchain.explain.preflight.settings import OPTIMIZER, SettingDifference, Settings, shown
 from tipchain.facts.optimizers import ABSENT, BY_CLASS, BY_NAME, OptimizerKind
 from tipchain.facts.settings import plain, same, tidy
@@ -176,7 +177,25 @@ def _differences(matched: Sequence[tuple[str, Settings, Settings]], rate: float)
             if name == "epsilon" and kinds[0] == "RMSProp":
                 fix += f": torch's {expected**0.5:.6g} stands beside the root, Paddle's below it"
             message = f"`{name}` of the port's optimizer is {port_value}{where}, the reference's {value}"
-            yield SettingDifference(piece=OPTIMIZER, path=(name,), expected=expected, message=message, fix=fix)
+            yield SettingDifference(
+                piece=OPTIMIZER,
+                path=(name,),
+                expected=expected,
+                message=message,
+                fix=fix,
+                edit=_edit(name, expected, where),
+            )
+
+
+def _edit(name: str, wanted: Setting, where: str) -> CodeEdit | None:
+    """Return what to pass to the optimizer; None where it takes another class, or another group."""
+    value = repr(tidy(wanted))
+    if name == "weight_decay":
+        form, coefficient = wanted[0] if wanted else ("decoupled", 0)
+        value = "" if form == "decoupled" else f"paddle.regularizer.{form.upper()}Decay({coefficient:.9g})"
+    if not value or (name == "learning_rate" and where):
+        return None
+    return CodeEdit(kind="pass", call="", arguments=((name, value),))
 
 
 def _fix(name: str, wanted: Setting, where: str, rate: float) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from tipchain.explain.findings import Effect, Finding
 from tipchain.facts.settings import LayerKind, Shape, held, ntuple, space
 from tipchain.framework_types import Model
 
@@ -18,29 +17,10 @@ class PairedLayers(NamedTuple):
     port: Model
     shapes: tuple[Shape, Shape] | None = None
 
-    def finding(
-        self,
-        code: str,
-        values: tuple[str, str],
-        message: str,
-        fix: str,
-        *,
-        kind: Literal["argument", "flag"] = "argument",
-        effect: Effect = "here",
-    ) -> Finding:
-        """Return a difference between them, given both ``values`` as the frameworks write them."""
-        reference, port = values
-        return Finding(
-            code=code,
-            kind=kind,
-            reference_path=self.reference_path,
-            port_path=self.port_path,
-            reference=reference,
-            port=port,
-            message=message,
-            fix=fix,
-            effect=effect,
-        )
+    @property
+    def paths(self) -> tuple[str, str]:
+        """Both paths."""
+        return self.reference_path, self.port_path
 
 
 def axes_comparable(pair: PairedLayers, one: object, other: object) -> bool:

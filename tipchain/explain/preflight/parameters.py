@@ -12,7 +12,7 @@ import numpy as np
 
 from tipchain.core.language import listed
 from tipchain.errors import WeightsError
-from tipchain.explain.findings import Effect, Finding, shown_path
+from tipchain.explain.findings import Diagnosis, Effect, difference, shown_path
 from tipchain.explain.locate.differences import equal, rms, side_by_side
 from tipchain.explain.locate.matching import LayerPair, Print, common_path, print_of, sum_of
 from tipchain.facts.settings import OWN_KIND
@@ -47,6 +47,11 @@ class TensorPair:
         slot = self.ours or self.theirs
         assert slot is not None
         return slot.leaf
+
+    @property
+    def paths(self) -> tuple[str, str]:
+        """Both layers' paths."""
+        return self.layers.reference, self.layers.port
 
     @property
     def fits(self) -> bool:
@@ -279,7 +284,7 @@ NEUTRAL = {"bias": 0.0, "weight": 1.0}
 """Values of a parameter without effect, by its torch name in the layer."""
 
 
-def check_parameters(tensors: Tensors) -> list[Finding]:
+def check_parameters(tensors: Tensors) -> list[Diagnosis]:
     """Compare the parameters and buffers of matched layers: which there are, shapes, values, which are trained.
 
     Values are those in the models now. A tensor that holds torch's numbers in another order, or those of another layer, is
@@ -289,8 +294,8 @@ def check_parameters(tensors: Tensors) -> list[Finding]:
     Returns:
         The findings in the order of the pairs, then those about layers that are in no pair.
     """
-    found: list[Finding] = []
-    of_values: dict[int, Finding | None] = {}
+    found: list[Diagnosis] = []
+    of_values: dict[int, Diagnosis | None] = {}
     for pair in tensors.pairs:
         if pair.ours is None or pair.theirs is None:
             found += _alone(tensors, pair)
@@ -299,10 +304,10 @@ def check_parameters(tensors: Tensors) -> list[Finding]:
         else:
             one = of_values[id(pair)] = _values(tensors, pair, pair.ours, pair.theirs)
             found += [] if one is None else [one]
-    if any(one.code == VALUES for one in found):
+    if any(one.name == VALUES for one in found):
         strange = two_initializations(tensors, of_values)
         if strange is not None and strange.compared >= MANY:
-            found = [strange.finding, *(one for one in found if one.code != VALUES)]
+            found = [strange.finding, *(one for one in found if one.name != VALUES)]
     return [*found, *_frozen(tensors), *_unmatched(tensors)]
 
 
@@ -319,19 +324,18 @@ class Strange:
     compared: int
 
     @property
-    def finding(self) -> Finding:
+    def finding(self) -> Diagnosis:
         """The finding that stands for all of them."""
-        return Finding(
-            code=NOT_COPIED,
-            kind="parameter",
-            reference="its own values",
-            port="other values",
-            message=f"{self.differing} of {self.compared} parameters hold other values: the weights were not copied",
-            fix="call `tipchain.copy_weights(reference, port)`",
+        return difference(
+            NOT_COPIED,
+            ("its own values", "other values"),
+            f"{self.differing} of {self.compared} parameters hold other values: the weights were not copied",
+            "call `tipchain.copy_weights(reference, port)`",
+            code="parameter",
         )
 
 
-def two_initializations(tensors: Tensors, of_values: Mapping[int, Finding | None] | None = None) -> Strange | None:
+def two_initializations(tensors: Tensors, of_values: Mapping[int, Diagnosis | None] | None = None) -> Strange | None:
     """Return how many parameters hold numbers of their own where nearly all do, else None.
 
     A parameter whose elements are all equal on both sides (a norm's scale, a bias of zeros) is alike in any two fresh
@@ -351,7 +355,7 @@ def two_initializations(tensors: Tensors, of_values: Mapping[int, Finding | None
     for pair, ours, theirs in sorted(both, key=lambda one: _elements(one[1])):
         expected = tensors.array(ours)
         one = known[id(pair)] if id(pair) in known else _values(tensors, pair, ours, theirs)
-        if one is not None and one.code == VALUES:
+        if one is not None and one.name == VALUES:
             related = _are_related(expected, port_array(theirs))
             differing += related is False
             copied += related is True
@@ -386,23 +390,7 @@ def _elements(slot: TensorSlot) -> int:
     return int(np.prod(slot.shape))
 
 
-def _parameter_finding(
-    pair: TensorPair, code: str, reference: str, port: str, message: str, fix: str, *, effect: Effect = "here"
-) -> Finding:
-    return Finding(
-        code=code,
-        kind="parameter",
-        reference_path=pair.layers.reference,
-        port_path=pair.layers.port,
-        reference=reference,
-        port=port,
-        message=message,
-        fix=fix,
-        effect=effect,
-    )
-
-
-def _alone(tensors: Tensors, pair: TensorPair) -> Iterator[Finding]:
+def _alone(tensors: Tensors, pair: TensorPair) -> Iterator[Diagnosis]:
     """Yield the finding about a tensor that only one side has."""
     ours, theirs, path = pair.ours, pair.theirs, pair.layers.port or "the model"
     if ours is not None:
@@ -419,8 +407,10 @@ def _alone(tensors: Tensors, pair: TensorPair) -> Iterator[Finding]:
         if theirs.fixed and not array.any():
             return
     is_buffer = (ours or theirs).kind == "buffer"  # type: ignore[union-attr]
-    idle = is_buffer or (not trained and _idle(pair.leaf, array))
-    yield _parameter_finding(pair, _code_of(pair), *values, message, fix, effect="none" if idle else "here")
+    neutral = NEUTRAL.get("bias" if "bias" in pair.leaf else pair.leaf)
+    idle = is_buffer or (not trained and neutral is not None and bool((array == neutral).all()))
+    effect: Effect = "none" if idle else "here"
+    yield difference(_code_of(pair), values, message, fix, code="parameter", paths=pair.paths, effect=effect)
 
 
 def _code_of(pair: TensorPair) -> str:
@@ -431,20 +421,15 @@ def _code_of(pair: TensorPair) -> str:
     return "affine" if pair.kind.endswith("Norm") else "missing-parameter"
 
 
-def _idle(leaf: str, array: Array) -> bool:
-    neutral = NEUTRAL.get("bias" if "bias" in leaf else leaf)
-    return neutral is not None and bool((array == neutral).all())
-
-
-def _shapes(pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Finding:
+def _shapes(pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Diagnosis:
     expected, actual = str(list(ours.shape)), str(list(theirs.shape))
-    return _parameter_finding(
-        pair,
+    return difference(
         "shape",
-        expected,
-        actual,
+        (expected, actual),
         f"{port_name(theirs)} is {actual} in torch's layout, torch's {ours.name} is {expected}",
         f"make `{pair.layers.port}` so that its {pair.leaf} is {expected} in torch's layout",
+        code="parameter",
+        paths=pair.paths,
     )
 
 
@@ -457,7 +442,7 @@ def _divided(tensors: Tensors, ours: TensorSlot, theirs: TensorSlot) -> bool:
     )
 
 
-def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Finding | None:
+def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Diagnosis | None:
     expected, actual = tensors.array(ours), port_array(theirs)
     if expected.shape != actual.shape:
         # Of a user's own layout: as it is or transposed, whichever has the same numbers.
@@ -482,13 +467,13 @@ def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: Tensor
     path = pair.layers.port
     name = " + ".join(one.removeprefix(f"{path}.") for one in where.split(" + "))
     counts = not is_floating(ours) and not is_floating(theirs) and not np.array_equal(expected, actual)
-    return _parameter_finding(
-        pair,
+    return difference(
         code,
-        reference,
-        port,
+        (reference, port),
         f"{shown_path(path)}: its `{name}` {what}",
         fix.format(name=name, path=path or "the model"),
+        code="parameter",
+        paths=pair.paths,
         effect="none" if counts and ours.kind == theirs.kind == "buffer" else "here",
     )
 
@@ -513,7 +498,7 @@ def _by_parts(expected: Array, actual: Array, theirs: TensorSlot) -> Iterator[tu
         yield part.names[0], one, other
 
 
-def _frozen(tensors: Tensors) -> Iterator[Finding]:
+def _frozen(tensors: Tensors) -> Iterator[Diagnosis]:
     """Yield the parameters that one side trains and the other does not."""
     for wanted in (True, False):
         apart = [
@@ -525,20 +510,18 @@ def _frozen(tensors: Tensors) -> Iterator[Finding]:
         if not apart:
             continue
         shown = listed([name for _, name in apart], SHOWN)
-        yield Finding(
-            code="trainable",
-            kind="parameter",
-            reference_path=common_path(layers.reference for layers, _ in apart),
-            port_path=common_path(layers.port for layers, _ in apart),
-            reference=f"requires_grad={wanted}",
-            port=f"stop_gradient={wanted}",
-            message=f"stop_gradient={wanted} where torch's has requires_grad={wanted}: {shown}",
-            fix=f"set `stop_gradient = {not wanted}` of {shown}",
+        yield difference(
+            "trainable",
+            (f"requires_grad={wanted}", f"stop_gradient={wanted}"),
+            f"stop_gradient={wanted} where torch's has requires_grad={wanted}: {shown}",
+            f"set `stop_gradient = {not wanted}` of {shown}",
+            code="parameter",
+            paths=(common_path(one.reference for one, _ in apart), common_path(one.port for one, _ in apart)),
             effect="elsewhere",
         )
 
 
-def _unmatched(tensors: Tensors) -> Iterator[Finding]:
+def _unmatched(tensors: Tensors) -> Iterator[Diagnosis]:
     """Yield the layers that are in no pair.
 
     They fail nothing: what they add to the outputs is measured, and a port may well fuse or split layers.
@@ -550,12 +533,11 @@ def _unmatched(tensors: Tensors) -> Iterator[Finding]:
         names = [layer.path or "the model itself" for layer in trained]
         shown = listed(names, SHOWN)
         where = "torch's model", "the port"
-        yield Finding(
-            code="unmatched-parameters",
-            kind="parameter",
-            reference=shown if side == 0 else "",
-            port=shown if side else "",
-            message=f"{len(names)} layers of {where[side]} with parameters are in no pair: {shown}",
-            fix="name their counterparts (`names`) where structure cannot tell",
+        yield difference(
+            "unmatched-parameters",
+            (shown, "") if side == 0 else ("", shown),
+            f"{len(names)} layers of {where[side]} with parameters are in no pair: {shown}",
+            "name their counterparts (`names`) where structure cannot tell",
+            code="parameter",
             effect="none",
         )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Literal
 
-from tipchain.explain.findings import at_source
+from tipchain.explain.findings import CodeEdit, SourceLine, at_source, source_of
 from tipchain.explain.preflight.settings import SCHEDULER, SettingDifference, Settings, shown
 from tipchain.facts.schedules import LAST, SCHEDULES, ScheduleKind
 from tipchain.facts.settings import plain, tidy
@@ -48,7 +48,9 @@ def differences(reference: Settings, port: Settings) -> Iterator[SettingDifferen
         name = path[-1]
         message = f"`{name}` of the port's schedule is {shown(actual)}, the reference's {shown(expected)}"
         fix = f"pass `{name}={shown(expected)}` to the scheduler"
-        yield SettingDifference(piece=SCHEDULER, path=path, expected=expected, message=message, fix=fix)
+        written = CodeEdit(kind="pass", call="", arguments=((name, repr(tidy(expected))),))
+        edit = None if isinstance(expected, Settings) else written
+        yield SettingDifference(piece=SCHEDULER, path=path, expected=expected, message=message, fix=fix, edit=edit)
 
 
 PACKAGES = "torch.", "paddle."
@@ -75,7 +77,13 @@ def read(schedule: Schedule, side: Literal[0, 1]) -> Settings:
             value = read(value, side)
             value = replace(value, arguments={key: one for key, one in value.arguments.items() if key not in LAST})
         arguments[argument] = value if callable(value) or isinstance(value, Settings) else plain(value)
-    return Settings(kind=row.paddle, arguments=arguments, words=_described(schedule))
+    return Settings(kind=row.paddle, arguments=arguments, words=_described(schedule), source=_source(schedule))
+
+
+def _source(schedule: Schedule) -> SourceLine | None:
+    functions = getattr(schedule, "lr_lambdas", [getattr(schedule, "lr_lambda", None)])
+    own = [] if type(schedule).__module__.startswith(PACKAGES) else [type(schedule)]
+    return next(filter(None, map(source_of, [*functions, *own])), None)
 
 
 def _described(schedule: Schedule) -> str:

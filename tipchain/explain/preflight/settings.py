@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tipchain.explain.findings import Diagnosis
+from tipchain.explain.findings import CodeEdit, Diagnosis, SourceLine
 from tipchain.facts.optimizers import DEFAULTS
 from tipchain.facts.settings import same, tidy
 from tipchain.framework_types import Setting
@@ -24,11 +24,13 @@ class Settings:
         kind: Paddle's class of a schedule, a row of the table of optimizers; empty of a user's own.
         arguments: Paddle's; None where a value could not be read. A warm-up's ``learning_rate`` is what follows it.
         words: a schedule's own class with what it keeps, and where a user's is written.
+        source: where a user's own function or class is written; None of another schedule.
     """
 
     kind: str = ""
     arguments: Mapping[str, Setting] = field(default_factory=dict)
     words: str = "no schedule"
+    source: SourceLine | None = None
 
     def value(self, name: str) -> Setting:
         """Return an argument's value, or what holds without it."""
@@ -68,6 +70,7 @@ class SettingDifference:
         expected: the reference's value.
         message: one sentence with both values, and the parameters where it does not differ for all.
         fix: what to write in the port.
+        edit: what to pass to the optimizer or the schedule; None where that mends nothing.
     """
 
     piece: str
@@ -75,16 +78,19 @@ class SettingDifference:
     expected: Setting
     message: str
     fix: str
+    edit: CodeEdit | None = None
 
     def diagnosed(self, evidence: str, explained: float | None = None) -> Diagnosis:
         """Return it as a cause."""
         return Diagnosis(
             code="setting",
+            name=self.path[-1],
             port_path=self.piece,
             message=self.message,
             evidence=evidence,
             explained=explained,
             fix=self.fix,
+            edit=self.edit,
         )
 
 

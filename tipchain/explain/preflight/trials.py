@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from tipchain.core.progress import Pace
-from tipchain.explain.findings import Finding
+from tipchain.explain.findings import BUILT, Diagnosis, difference
 from tipchain.explain.locate.differences import relative_arranged
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair
@@ -46,14 +46,14 @@ TOKENS = 4096
 
 
 def weigh(
-    findings: Iterable[Finding],
+    findings: Iterable[Diagnosis],
     located: Located,
     sides: Sides,
     models: tuple[Model, Model],
     store: Store,
     seed: int = 0,
     pace: Pace | None = None,
-) -> list[Finding]:
+) -> list[Diagnosis]:
     """Return the findings with their effects on the results.
 
     A layer that gives what its counterpart gives, in float64, may keep its parameters as it likes; layers that turned out
@@ -69,7 +69,7 @@ def weigh(
         pace: how long it may take: no layer is tried after that, and a finding says so.
     """
     told, pace = list(findings), pace or Pace()
-    unlike = {(one.reference_path, one.port_path) for one in told if one.kind == "parameter" and not one.harmless}
+    unlike = {(one.reference_path, one.port_path) for one in told if one.code == "parameter" and not one.harmless}
     trial = _Trial(located, sides, models, store, seed, unlike, pace)
     found = []
     for number, one in enumerate(told):
@@ -107,16 +107,16 @@ class _Trial:
         forward = [(paths, one) for paths, one in verdicts if one.direction == "forward" and one.method == "float64"]
         self.fine = {paths for paths, one in forward if one.closeness in FINE} - self.faulty
 
-    def weigh(self, one: Finding) -> Finding:
+    def weigh(self, one: Diagnosis) -> Diagnosis:
         """Return a finding with its effect."""
         paths = self._first(0, one.reference_path), self._first(1, one.port_path)
-        otherwise = paths in self.refuted and one.kind in ("argument", "parameter")
+        otherwise = paths in self.refuted and one.code != "setting"
         fine = paths in self.fine or (self.located.alike and paths not in self.faulty)
-        arranged = fine and one.kind == "parameter" and one.code in LAYOUT
+        arranged = fine and one.code == "parameter" and one.name in LAYOUT
         if otherwise or arranged:
             return replace(one, effect="none")
         known = all(path in own for path, own in zip(paths, self.layers, strict=True))
-        return self._weigh_argument(one, paths) if known and one.kind == "argument" else one
+        return self._weigh_argument(one, paths) if known and one.code in BUILT else one
 
     def _first(self, number: int, path: str) -> str:
         """Return the path by which calls and verdicts know a layer that has several."""
@@ -127,9 +127,9 @@ class _Trial:
         (ours, theirs), (path, port_path) = self.layers, paths
         return PairedLayers(path, ours[path], port_path, theirs[port_path])
 
-    def _weigh_argument(self, one: Finding, paths: tuple[str, str]) -> Finding:
+    def _weigh_argument(self, one: Diagnosis, paths: tuple[str, str]) -> Diagnosis:
         pair = self._pair(paths)
-        if one.code in PADDING:
+        if one.name in PADDING:
             return self._padding(one, pair)
         if paths in self.faulty:
             return one if one.harmless else replace(one, effect="here")
@@ -142,16 +142,16 @@ class _Trial:
             return replace(one, effect="none")
         return replace(one, effect="elsewhere", message=f"{one.message}; {shown} would show it")
 
-    def _tried(self, one: Finding, pair: PairedLayers) -> str | None:
+    def _tried(self, one: Diagnosis, pair: PairedLayers) -> str | None:
         """Return the proof of a difference beyond the runs; empty if none, None if untried."""
         paths = pair.reference_path, pair.port_path
         call = next((call for call in self._calls(paths) if not call.whole), None)
-        if one.code in JOINED or paths in self.unlike or call is None or paths not in self.fine:
+        if one.name in JOINED or paths in self.unlike or call is None or paths not in self.fine:
             return None
         if one.harmless and not alike(call.reference.inputs, call.port.inputs):
             return None  # perhaps they are no counterparts
         shapes = tuple(value.shape for value in call.reference.inputs)
-        key = type(pair.reference), type(pair.port), one.code, one.reference, one.port, shapes
+        key = type(pair.reference), type(pair.port), one.name, one.reference, one.port, shapes
         if key not in self.seen:
             self.seen[key] = self._shown_by(pair, call)
         return self.seen[key]
@@ -160,7 +160,7 @@ class _Trial:
         pairs = (*self.located.joint, *self.located.matching.pairs)
         return [one for one in pairs if (one.reference.path, one.port.path) == paths]
 
-    def activations(self, known: Sequence[Finding]) -> Iterator[Finding]:
+    def activations(self, known: Sequence[Diagnosis]) -> Iterator[Diagnosis]:
         """Yield the differences of layers' own activations, where the models' inputs hide them.
 
         timm's BatchNormAct2d is a norm and an activation, which a port has as a layer or an argument. Of a function nothing is
@@ -191,7 +191,7 @@ class _Trial:
                 for one in acts or [_other_activation(pair, call, ours)]:
                     yield replace(one, effect="elsewhere", message=f"{one.message}; {self.seen[key]} would show it")
 
-    def cut_gradients(self) -> Iterator[Finding]:
+    def cut_gradients(self) -> Iterator[Diagnosis]:
         """Yield the layers of the port that stop a gradient which the models' runs do not have: their inputs take none."""
         for call in self.located.matching.pairs:
             paths, ours = (call.reference.path, call.port.path), call.reference
@@ -206,13 +206,14 @@ class _Trial:
                 continue
             (_, first), (_, port_first) = runs
             if any(map(_flows, first.inputs)) and not any(map(_flows, port_first.inputs)):
-                yield pair.finding(
+                yield difference(
                     "stop-gradient",
                     ("gradient", "None"),
                     f"{name_of(pair)} gives what it is called with no gradient, torch's does; training what gives it its "
                     "input would show it",
                     f"let gradients through {place_of(pair)}: no `no_grad`, `detach` or `stop_gradient`",
-                    kind="flag",
+                    code="setting",
+                    paths=pair.paths,
                     effect="elsewhere",
                 )
 
@@ -234,7 +235,7 @@ class _Trial:
                 yield join(path, name), one
         yield from ((step.name, self.layers[number][step.name]) for step in call.then[number])
 
-    def _padding(self, one: Finding, pair: PairedLayers) -> Finding:
+    def _padding(self, one: Diagnosis, pair: PairedLayers) -> Diagnosis:
         """Return an index of padding's effect: Paddle's zeroes the output, torch's the gradient.
 
         Where the reference's row is not zero, an exact port has no such index: the row's gradient alone may differ.
@@ -249,7 +250,7 @@ class _Trial:
                 f"leave {place_of(pair)} with `padding_idx=None`, which in Paddle zeroes the output, and stop the "
                 f"gradient of row {row} of its weight"
             )
-            one = replace(one, fix=fix)
+            one = replace(one, fix=fix, edit=None)
         if paths in self.faulty:
             return replace(one, effect="here")
         tokens: list[Array] = []
@@ -337,16 +338,18 @@ class _Trial:
         return found
 
 
-def _other_activation(pair: PairedLayers, call: CallPair, ours: Sequence[tuple[str, Model]]) -> Finding:
+def _other_activation(pair: PairedLayers, call: CallPair, ours: Sequence[tuple[str, Model]]) -> Diagnosis:
     """Return the finding where a layer and its successor differ from torch's only together."""
     reference, port = (f"nn.{type(one).__name__}" for one in (pair.reference, pair.port))
     after, port_after = (f" with {steps[0].name} after it" if steps else "" for steps in call.then)
     acts = " and ".join(f"nn.{type(one).__name__}" for _, one in ours)
-    return pair.finding(
+    return difference(
         "layer-type",
         (reference + after, port + port_after),
         f"{name_of(pair)} ({port}){port_after} computes something else than torch's ({reference}){after}",
         f"apply the activation that torch's has to the result of {place_of(pair)}" + (f": {acts}" if acts else ""),
+        code="structure",
+        paths=pair.paths,
     )
 
 
