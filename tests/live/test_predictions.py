@@ -131,3 +131,19 @@ def test_other_entries_an_exception_and_no_samples():
         assert report.passed, str(report)
     with pytest.raises(UsageError, match="predict is one function"):
         tipchain.align(torch.nn.Linear(1, 1), paddle.nn.Linear(1, 1), INPUTS, predict=torch_predict)
+
+
+@pytest.mark.parametrize("kind", [str, object])
+def test_arrays_of_strings_and_objects_are_compared_element_by_element(kind):
+    def told(changed):
+        def predict(model, raw):
+            names = np.array([f"class {number}" for number in range(3000)], dtype=kind)
+            names[1500] = "another" if changed else names[1500]
+            return {"names": names, "boxes": np.array([1.0, [2.0, 3.0]], dtype=object)}
+
+        return predict
+
+    assert align(told(False), ours=told(False)).passed
+    report = align(told(True), ours=told(False))
+    assert not report.passed
+    assert "names differs" in str(report)

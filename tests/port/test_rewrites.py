@@ -11,7 +11,8 @@ import pytest
 pytest.importorskip("paddle")  # its names are looked up
 
 from tipchain.explain.findings import CodeEdit, Diagnosis, SourceLine
-from tipchain.port.rewrites import of_cause, of_error
+from tipchain.explain.source_edits import PortFile
+from tipchain.port.rewrites import named, of_cause, of_error
 
 PORT = """\
 import paddle
@@ -347,6 +348,21 @@ def test_what_a_file_says_of_torch_is_written_in_one_edit(tmp_path, text, error,
     file.write_text(f"import paddle\n{text}")
     line = len(file.read_text().splitlines())
     assert wanted in changed(of_error(f"{file}:{line}: {error}\n  in: the port (Paddle)"))
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("x = torch.ones(2).cpu()\n", "import paddle\nx = paddle.ones(2).cpu()\n"),
+        ("x = torch.nowhere([torch.ones(1)])\n", "import paddle\nx = torch.nowhere([paddle.ones(1)])\n"),
+        ("torch = None\nx = torch.ones\n", ""),
+        ("from a import torch\nx = torch.ones\n", ""),
+        ("def f(torch):\n    return torch.ones\n", ""),
+    ],
+)
+def test_names_of_torch_are_written_in_place_of_what_is_torchs(text, wanted):
+    edit = named(PortFile(file=Path("port.py"), text=text, tree=ast.parse(text)))
+    assert (edit.after if edit else "") == wanted
 
 
 def test_the_lines_that_called_what_raised_are_edited(tmp_path):

@@ -92,3 +92,26 @@ def test_the_lists_are_what_they_are_said_to_be():
     faults = [*DATA_FAULTS, *METRIC_FAULTS]
     assert len({fault.id for fault in faults}) == len(faults) >= 50
     assert len(CLEAN_DATA) + len(CLEAN_METRICS) >= 16
+
+
+def accuracy(outputs, labels):
+    return float((outputs.argmax(1) == labels.reshape(-1)).mean())
+
+
+@pytest.mark.parametrize(
+    ("reference", "port", "outcome"),
+    [
+        (
+            lambda o, t: {"acc": accuracy(o, t), "k": 0.5},
+            lambda o, t: {"acc": accuracy(o, t)} | ({"k": 0.5} if len(o) == 20 else {}),
+            Outcome.FAIL,
+        ),
+        (lambda *_: 1 + 2j, lambda *_: 1 + 3j, Outcome.ERROR),
+        (lambda *_: {"acc": 0.5, "p": 0.25}, lambda *_: {"acc": 0.5, "q": 0.25}, Outcome.FAIL),
+        (lambda *_: {"p": 0.25}, lambda *_: {"q": 0.25}, Outcome.PASS),
+    ],
+)
+def test_a_value_that_one_metric_lacks_is_no_equal_value(sides, reference, port, outcome):
+    random = np.random.default_rng(0)
+    given = random.standard_normal((20, 5)).astype(np.float32), random.integers(0, 5, 20)
+    assert check_metrics(sides, (reference, port), *given).outcome is outcome

@@ -268,7 +268,7 @@ class Reader:
         except msgspec.ValidationError as error:
             fact, _, place = str(error).partition(" - at `$")
         path = [key]
-        for number in re.findall(r"\d+", place):
+        for number in re.findall(r"\d+", place) if isinstance(value, list) else ():
             path, value = [*path, number], value[int(number)]
         if fact.startswith("Invalid enum value"):
             raise self.unknown(tuple(path), expected_of(kind).split(", "), found=value)

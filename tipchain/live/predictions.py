@@ -15,7 +15,17 @@ import numpy as np
 
 from tipchain.core.blame import blame, placed
 from tipchain.errors import Outcome
-from tipchain.explain.causes.code import CodePair, Leaves, differs, leaves, pair_names, recorded, shown_apart
+from tipchain.explain.causes.code import (
+    CodePair,
+    Leaf,
+    Leaves,
+    differs,
+    is_numeric,
+    leaves,
+    pair_names,
+    recorded,
+    shown_apart,
+)
 from tipchain.explain.causes.data_sources import call_with_raw
 from tipchain.explain.causes.losses import open_fields
 from tipchain.explain.causes.statements import CodeRun, Edit
@@ -94,10 +104,7 @@ class _Deployed:
                 result = None
             finally:
                 remove()
-        read = {
-            path: str(one) if getattr(one, "dtype", None) == np.dtype(object) else one
-            for path, one in leaves(result, [self.side])
-        }
+        read = {path: _told(one) for path, one in leaves(result, [self.side])}
         return Predicted(result=read, given=given, returned=returned)
 
     def _open(self) -> Callable[[object], object]:
@@ -148,6 +155,16 @@ def check_predictions(asked: LiveRequest) -> PieceCheck:
     return PieceCheck(outcome=Outcome.FAIL, reason=f"sample {number}: {told}; {where}", diagnoses=diagnoses)
 
 
+def _told(result: Leaf) -> Leaf:
+    """Return a result of any objects as numbers, else as strings, element by element."""
+    if isinstance(result, str) or result.dtype != np.dtype(object):
+        return result
+    try:
+        return result.astype(np.float64)
+    except (TypeError, ValueError):
+        return np.array([str(one) for one in result.flat]).reshape(result.shape)
+
+
 def _first_apart(ours: Leaves, theirs: Leaves, drifted: Leaves) -> str | None:
     """Return the first entry of two results that is further apart than rounding of the parameters allows, with both values."""
     only = [path for path in ours if path not in theirs], [path for path in theirs if path not in ours]
@@ -160,9 +177,9 @@ def _first_apart(ours: Leaves, theirs: Leaves, drifted: Leaves) -> str | None:
         return f"the results have other entries: {'; '.join(said)}"
     for path, one in ours.items():
         near, drift = drifted.get(path, one), 0.0
-        if isinstance(one, np.ndarray) and isinstance(near, np.ndarray):
+        if is_numeric(one) and is_numeric(near):
             drift = FACTOR * distance(one, near) if near.shape == one.shape else 0.0
-        elif one != near:
+        elif differs(one, near):
             drift = np.inf
         if differs(one, theirs[path], drift):
             return f"{path or 'the result'} differs: {shown_apart(one, theirs[path])}"

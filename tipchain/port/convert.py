@@ -75,14 +75,17 @@ def converts(name: str) -> bool:
 def _convert(path: str, source: str) -> ConvertedModule:
     if not source.strip():
         return ConvertedModule(source=source, uses=0, converted=0, left_open=())
+    from paconvert import utils
     from paconvert.converter import Converter
-    from paconvert.utils import UtilsFileHelper
 
     with TemporaryDirectory(prefix="tipchain-port-") as folder:
         given, made = Path(folder, "given.py"), Path(folder, "made.py")
         given.write_text(source, encoding="utf-8")
-        UtilsFileHelper().fileName = str(made)  # there is one for all files; it keeps the first one's name
         converter = Converter(log_dir="disable", log_level="ERROR")
+        utils.Generator.ids.clear()  # these two are for all files: nothing of another one may be left in them
+        helper = utils.UtilsFileHelper(str(made), logger=converter.logger)
+        helper.fileName = str(made)
+        helper.code_map.clear()
         try:
             converted, left = converter.run(str(given), str(made))
         except Exception as error:
@@ -94,12 +97,14 @@ def _convert(path: str, source: str) -> ConvertedModule:
         written = _named(path, written)
     except SyntaxError as error:
         left_open.append((error.lineno or 1, error.text or ""))
-    imported = written.count("\n") - len(text.splitlines())
+    lines = written.splitlines()
+    imported = len(lines) - len(text.splitlines())
+    still = ((number + imported, line.replace(OPEN, "").strip()) for number, line in left_open)
     return ConvertedModule(
         source=written,
         uses=converted + left,
         converted=converted,
-        left_open=tuple((number + imported, line.replace(OPEN, "").strip()) for number, line in left_open),
+        left_open=tuple(one for one in still if one[1] == "".join(lines[one[0] - 1 : one[0]]).strip()),
     )
 
 

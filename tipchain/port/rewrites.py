@@ -327,17 +327,17 @@ def _not_turned(source: PortFile, line: int) -> Iterator[Rewrite]:
 def named(source: PortFile) -> Rewrite | None:
     """Return a file with Paddle's names for torch's, wherever Paddle has them; ``paddle.compat``'s classes come first.
 
-    None where it reads none.
+    None where it reads none, or calls something else ``torch``.
     """
+    nodes = [*ast.walk(source.tree)]
+    if any(_binds_torch(one) for one in nodes):
+        return None
     changes: list[tuple[ast.AST, ast.AST | str]] = []
-    inside = set[ast.AST]()
-    for node in ast.walk(source.tree):
-        if node in inside or not isinstance(node, ast.Name | ast.Attribute):
+    bases = {one.value for one in nodes if isinstance(one, ast.Attribute)}
+    for node in nodes:
+        name = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+        if not re.fullmatch(r"torch(\.\w+)*", name) or (isinstance(node, ast.Name) and node in bases):
             continue
-        name = ast.unparse(node)
-        if not f"{name}.".startswith("torch."):
-            continue
-        inside |= {*ast.walk(node)}
         module, _, last = name.partition(".")[2].rpartition(".")
         row = _row(last) if last[:1].isupper() else None
         as_torch = ".".join(filter(None, ("paddle.compat", module, last)))
@@ -345,7 +345,15 @@ def named(source: PortFile) -> Rewrite | None:
         wanted = as_torch if isinstance(_value(as_torch), type) else plain
         if _value(wanted) is not None:
             changes.append((node, wanted))
-    return source.replaced(*changes) if changes else None
+    return source.replaced(*_outermost(changes)) if changes else None
+
+
+def _binds_torch(node: ast.AST) -> bool:
+    """Tell whether a node gives the name ``torch`` to something of its own."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return any((one.asname or one.name.partition(".")[0]) == "torch" for one in node.names)
+    name = node.arg if isinstance(node, ast.arg) else node.id if isinstance(node, ast.Name) else ""
+    return name == "torch" and not isinstance(getattr(node, "ctx", None), ast.Load)
 
 
 # A port that differs: what the cause says to write.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
+from collections import deque
+
 import numpy as np
 import pytest
 
@@ -27,6 +30,7 @@ def test_nested_results_have_names_and_what_is_no_array_is_not_read():
     assert (found["boxes.0.at"].tolist(), found["boxes.0.name"]) == ([1, 2], "cat")
     assert found["size.1"][()] is thing
     assert [name for name, _ in leaves((3, 4), [])] == [""]
+    assert [one.tolist() for _, one in leaves([deque([1, 2]), array("d", [3.0])], [])] == [[1, 2], [3.0]]
     assert [name for name, _ in leaves((3, 4), [], rows=(list,))] == ["0", "1"]
 
 
@@ -54,6 +58,9 @@ def test_names_are_paired_before_the_order_is(theirs, pairs):
         ("cat", "dog", np.inf, False),
         ("cat", np.array(1.0), 0.0, True),
         (None, np.array(1.0), 0.0, True),
+        (np.array(1.0), None, 1e-3, True),
+        (np.array(["cat", "dog"]), np.array(["cat", "dog"]), None, False),
+        (np.array(["cat", "dog"]), np.array(["cat", "fox"]), None, True),
     ],
 )
 def test_two_results_differ(expected, actual, allowed, apart):
@@ -63,3 +70,7 @@ def test_two_results_differ(expected, actual, allowed, apart):
 def test_values_that_differ_are_shown_with_their_place():
     assert shown_apart(ONE, ONE * 2) == "5 of 6 values, most at [1, 2]: expected 5, actual 10"
     assert shown_apart(np.array(0.123456789), None) == "expected 0.123456789, actual nothing"
+
+
+def test_what_is_not_finite_is_counted():
+    assert shown_apart(np.array([1.0, 2.0, np.nan]), np.array([1.0, 2.0, 0.0])).startswith("1 of 3 values, most at [2]")

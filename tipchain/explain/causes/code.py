@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -40,6 +41,8 @@ def leaves(
         path: of the value.
     """
     tensor = next((one for one in tensors if one.is_tensor(value)), None)
+    if isinstance(value, Sequence | array) and not isinstance(value, list | tuple | str | bytes | range):
+        value = list(value)
     row = isinstance(value, rows) and bool(value) and all(isinstance(one, int | float | np.generic) for one in value)  # type: ignore[attr-defined]
     if tensor is not None:
         yield path, tensor.array(value)
@@ -51,10 +54,10 @@ def leaves(
     elif value is not None:
         read = row or isinstance(value, int | float | complex | range)
         read = read or any(hasattr(value, name) for name in ("__array__", "__array_interface__"))
-        array = np.array(value if read else None)
+        made = np.array(value if read else None)
         if not read:  # numpy would take any object with a length for a sequence
-            array[()] = value
-        yield path, array
+            made[()] = value
+        yield path, made
 
 
 def pair_names(
@@ -108,7 +111,7 @@ def shown_apart(expected: Leaf | None, actual: Leaf | None) -> str:
     off = np.nan_to_num(np.abs(np.subtract(expected, actual, dtype=np.complex128)), nan=np.inf)
     off = np.where(np.isnan(expected) & np.isnan(actual), 0.0, off)
     at = tuple(int(one) for one in np.unravel_index(int(off.argmax()), off.shape))
-    count = int((off > SAME_ENLARGED * rms(expected)).sum())
+    count = int((off > SAME_ENLARGED * rms(np.where(np.isfinite(expected), expected, 0))).sum())
     return f"{count} of {off.size} values, most at {list(at)}: expected {expected[at]:.6g}, actual {actual[at]:.6g}"
 
 
@@ -207,7 +210,9 @@ def differs(expected: Leaf | None, actual: Leaf | None, allowed: float | None = 
     """Tell whether two results differ: numbers as `same_values` says, strings where they are not equal."""
     if is_numeric(expected) and is_numeric(actual):
         return not same_values(expected, actual, allowed)
-    return not allowed and not np.array_equal(expected, actual)  # type: ignore[arg-type]
+    if expected is None or actual is None or is_numeric(expected) or is_numeric(actual):
+        return expected is not actual
+    return not allowed and not np.array_equal(expected, actual)
 
 
 def is_numeric(value: Leaf | None) -> TypeGuard[Array]:
