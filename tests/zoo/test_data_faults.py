@@ -115,3 +115,9 @@ def test_a_value_that_one_metric_lacks_is_no_equal_value(sides, reference, port,
     random = np.random.default_rng(0)
     given = random.standard_normal((20, 5)).astype(np.float32), random.integers(0, 5, 20)
     assert check_metrics(sides, (reference, port), *given).outcome is outcome
+
+
+def test_a_metric_that_gives_no_number_is_named_with_its_side(sides):
+    given = np.zeros((4, 3), np.float32), np.zeros(4, np.int64)
+    found = check_metrics(sides, (lambda *_: "good", lambda *_: 0.5), *given)
+    assert (found.outcome, found.reason.partition(": ")[0]) == (Outcome.ERROR, "the reference's metric")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tipchain.core.blame import one_line, placed
-from tipchain.errors import Outcome, UsageError
+from tipchain.errors import Outcome, TipchainError, UsageError
 from tipchain.explain.causes.code import CodePair, leaves, pair_names, recorded
 from tipchain.explain.causes.statements import CodeRun, Edit
 from tipchain.explain.findings import SIDE_NAMES, PieceCheck, failed_to_run, of_piece, raised_at
@@ -321,13 +321,19 @@ def check_metrics(
         if known:
             return _judge(meters, known, refused)
     side, last = next(iter(errors.items()), ("reference", ValueError("nothing to call it with")))
-    return failed_to_run(f"the {side}'s metric", last)
+    return _failed(side, last)
+
+
+def _failed(side: str, error: BaseException) -> PieceCheck:
+    """Return the ERROR of a side's metric."""
+    failed = failed_to_run(f"the {side}'s metric", error)
+    return replace(failed, reason=f"the {side}'s metric: {error}") if isinstance(error, TipchainError) else failed
 
 
 def _raised(found: Mapping[str, Values], raised: Mapping[str, Exception]) -> PieceCheck:
     """Return the check of metrics that raise: it fails where the port's alone does."""
     side, error = next(iter(raised.items()))
-    failed = failed_to_run(f"the {side}'s metric", error)
+    failed = _failed(side, error)
     if side == "reference":
         return failed
     values = ", ".join(f"{name} {value:.6g}".strip() for name, value in found["reference"].items())
