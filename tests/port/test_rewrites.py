@@ -43,6 +43,7 @@ class Net(paddle.nn.Layer):
         x = paddle.nn.functional.linear(x, self.qkv.weight.T)
         x = x.div(self.keep) * paddle.nn.Linear(8, 8, True)(paddle.nn.Linear(8, 8, bias_attr=False))
         x = torch.nn.MultiheadAttention(8, 2)(paddle.nn.MultiHeadAttention(8, 2), x)
+        x = self.more // 2
         return x / self.linear.out_features
 """
 REFERENCE = PORT.replace("        x = x.mean(1)  # kept\n", "        x = x.flatten(1)\n").replace("F.softmax", "F.gelu")
@@ -167,6 +168,11 @@ def changed(edits):
             [
                 "x = x.div(paddle.to_tensor(self.keep)) * paddle.nn.Linear(8, 8, True)(paddle.nn.Linear(8, 8, bias_attr=False))"
             ],
+        ),
+        (
+            "more //",
+            "ValueError: (InvalidArgument) floor_divide(): argument 'y' (position 1) must be Tensor, but got int",
+            ["x = self.more // paddle.to_tensor(2)"],
         ),
         (
             "self.keep",

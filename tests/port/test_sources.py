@@ -37,7 +37,7 @@ FILES = {
     """,
     "my/layers/extra.py": "def scaled(x):\n    return x * 2\n",
     "my/helpers.py": "def log(x):\n    return x\n\ndef other():\n    return missing\n",
-    "my/acts.py": "import torch\nfrom torch import nn\nfrom torch.jit import Final\n\nclass Act(nn.ReLU):\n    fast: torch.jit.Final[bool] = True\n    slow: Final[bool]\n",
+    "my/acts.py": "import torch\nfrom torch import nn\nfrom torch.jit import Final\nfrom torch.jit.annotations import List\n\nclass Act(nn.ReLU):\n    fast: torch.jit.Final[bool] = True\n    slow: Final[bool]\n    sizes: List[int] = torch.jit.annotate(List[int], [])\n",
     "my/more.py": "from .acts import *\n\nKNOWN = 'silu' in dir(torch.nn)\n\ndef make(given=None):\n    return KNOWN, Act(**{**{}, **(given or {})})\n",
     "my/train.py": "import nowhere\n\ndef fit():\n    return nowhere\n",
     "my/net.py": '''
@@ -110,7 +110,8 @@ def test_a_statement_that_changes_what_is_needed_is_kept(written):
 def test_what_only_the_compilers_of_torch_need_is_left_out(written):
     assert "torch.jit." not in "".join(written.values())
     assert "if False:" in written["layers/conv.py"]
-    assert "    fast: bool = True\n    slow: bool\n" in written["acts.py"]
+    assert "    fast: bool = True\n    slow: bool\n    sizes: List[int] = []\n" in written["acts.py"]
+    assert "from typing import List\n" in written["acts.py"]
     assert "except" not in written["layers/conv.py"]  # paconvert would leave the attempt without a body
     assert "from torch.hub import fetch" in written["layers/conv.py"]
     for text in written.values():

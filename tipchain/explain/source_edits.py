@@ -24,6 +24,7 @@ OPERATORS: dict[str, type[ast.operator]] = {
     "subtract": ast.Sub,
     "multiply": ast.Mult,
     "divide": ast.Div,
+    "floor_divide": ast.FloorDiv,
     "pow": ast.Pow,
     "matmul": ast.MatMult,
 }

@@ -416,6 +416,8 @@ class _Imports(ast.NodeTransformer):
         """Write the answers of functions that only torch's compilers need, and that paconvert leaves open."""
         self.generic_visit(node)
         called = self._full(node.func)
+        if called == "torch.jit.annotate":  # a value, and its type
+            return node.args[1]
         return ast.Constant(COMPILERS[called]) if called in COMPILERS else node
 
     def visit_Dict(self, node: ast.Dict) -> ast.expr:
@@ -466,7 +468,8 @@ class _Imports(ast.NodeTransformer):
         for one in node.names:
             own = self.sources.source(self.module, node, one.name)
             if own is None:
-                made.append(ast.ImportFrom(module=node.module, names=[one], level=node.level))
+                kept = "typing" if node.module == "torch.jit.annotations" else node.module
+                made.append(ast.ImportFrom(module=kept, names=[one], level=node.level))
                 continue
             where, name = self.sources.definer(own, one.name)
             elsewhere = self.sources.foreign(where, name)
