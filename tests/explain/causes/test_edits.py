@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from live_nets import model
 
 from tipchain.explain.causes import walk
 from tipchain.explain.causes.hypotheses import explained
@@ -304,3 +305,87 @@ def test_what_is_left_of_an_error():
     assert explained(1.0, 3.0) == 0.0
     assert explained(float("inf"), 1e-9) == pytest.approx(1.0)
     assert explained(1.0, float("inf")) == 0.0
+
+
+# One side's block has no counterpart: the code around it is told, not the layer in it.
+
+
+@pytest.fixture(scope="module")
+def blocks(live):
+    """Return builders of a reference whose code stands in one forward, and of ports with a block of their own."""
+    torch, paddle = live.torch, live.paddle
+
+    class Step(paddle.nn.Layer):
+        def __init__(self, squash):
+            super().__init__()
+            self.gates, self.squash = paddle.nn.Linear(6, 8), squash
+
+        def forward(self, x, state):
+            keep, new = self.gates(x).chunk(2, -1)
+            return keep.sigmoid() * state + self.squash(new)
+
+    class Scale(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gain = torch.nn.Parameter(torch.linspace(-1, 1, 6))
+
+        def forward(self, x):
+            return x * self.gain.exp()
+
+    class Scaled(paddle.nn.Layer):
+        def __init__(self, squash, cut):
+            super().__init__()
+            self.gain = self.create_parameter([6])
+            self.dense, self.squash, self.cut = paddle.nn.Linear(6, 6), squash, cut
+
+        def forward(self, x):
+            gain = self.gain.detach() if self.cut else self.gain
+            return self.squash(self.dense(x * gain.exp()))
+
+    def step(net, x):
+        keep, new = net.gates(x).chunk(2, -1)
+        return net.head(keep.sigmoid() * x[:, :4] + new.tanh())
+
+    def stepping(squash):
+        return live.equal(
+            model(torch, lambda nn: {"gates": nn.Linear(6, 8), "head": nn.Linear(4, 3)}, step),
+            model(
+                paddle,
+                lambda nn: {"step": Step(squash), "head": nn.Linear(4, 3)},
+                lambda net, x: net.head(net.step(x, x[:, :4])),
+            ),
+        )
+
+    def scaling(squash, *, cut=False):
+        return live.equal(
+            model(
+                torch,
+                lambda nn: {"scale": Scale(), "dense": nn.Linear(6, 6), "head": nn.Linear(6, 3)},
+                lambda net, x: net.head(net.dense(net.scale(x)).tanh()),
+            ),
+            model(
+                paddle,
+                lambda nn: {"scaled": Scaled(squash, cut), "head": nn.Linear(6, 3)},
+                lambda net, x: net.head(net.scaled(x)),
+            ),
+        )
+
+    return {"around one layer": stepping, "with a parameter of its own": scaling}
+
+
+@pytest.mark.parametrize("block", ["around one layer", "with a parameter of its own"])
+def test_a_block_is_no_counterpart_of_one_layer_of_several(live, causes, blocks, block):
+    squashes = live.paddle.tanh, live.paddle.nn.functional.sigmoid
+    right, wrong = (blocks[block](squash) for squash in squashes)
+    found, _ = causes.located(*right, ROWS)
+    assert found.first is None
+    assert {one.port_path for one in found.verdicts if one.direction == "forward"} >= {"head"}
+    cause = causes.first(*wrong, ROWS)
+    assert (cause.code, cause.name) == ("function", "tanh"), cause
+    assert "`sigmoid` at test_edits.py:" in cause.message
+
+
+def test_the_parameter_of_a_block_without_counterpart_must_get_its_gradient(live, causes, blocks):
+    found, _ = causes.located(*blocks["with a parameter of its own"](live.paddle.tanh, cut=True), ROWS)
+    assert (found.first.port_path, found.first.direction) == ("scaled", "backward")
+    assert "parameter gain" in found.first.reason

@@ -42,7 +42,7 @@ def pieces(
     located: Located, verdict: LayerVerdict, sides: Sides, store: Store, models: tuple[object, object], seed: int
 ) -> Iterator[Piece]:
     """Yield the piece that a verdict is about, then those around it; none where the calls cannot be told."""
-    for pair in _pairs(located, verdict):
+    for pair in _pairs(located, verdict, Comparer(store)):
         calls = pair.reference, pair.port
         links = tuple(_links(pair.reference.inputs, pair.port.inputs, store))
         expected = tuple(store.get(one.stored) for one in pair.reference.inputs)
@@ -123,7 +123,7 @@ def _call(side: LiveSide, name: str, value: Tensor) -> Tensor:
     return getattr(side.functional, name)(value)  # looked up when it is called: what stands in its place then is meant
 
 
-def _pairs(located: Located, verdict: LayerVerdict) -> Iterator[CallPair]:
+def _pairs(located: Located, verdict: LayerVerdict, compare: Comparer) -> Iterator[CallPair]:
     """Yield the calls that the verdict is about, then the ones around them that belong together.
 
     The code between layers that made a wrong tensor may be a layer on one side: then the port's container is held
@@ -143,8 +143,8 @@ def _pairs(located: Located, verdict: LayerVerdict) -> Iterator[CallPair]:
         if same:
             yield min(same, key=lambda pair: (pair.reference.path, pair.port.path) != paths)
         elif len(inside) == 1:
-            (only,) = inside
-            yield CallPair(reference=only.reference, port=call)
+            wrapped = CallPair(reference=inside[0].reference, port=call)
+            yield from [wrapped] if compare.stands_for(wrapped) else []
         elif not call.path:  # both models, however little of them belongs together
             whole = (one for one in located.reference.trace.calls if not one.path and one.turn == call.turn)
             yield from (CallPair(reference=one, port=call) for one in whole)

@@ -621,8 +621,9 @@ class CodeJudge:
         for pair in self.matching.pairs:
             if pair.port.parent is not None and pair.port.parent not in paired:
                 around = self.runs.port.trace.calls[pair.port.parent]
-                if around.children == [pair.port.number]:
-                    yield CallPair(reference=pair.reference, port=around)
+                wrapped = CallPair(reference=pair.reference, port=around)
+                if around.children == [pair.port.number] and self.compare.stands_for(wrapped):
+                    yield wrapped
 
     @cached_property
     def _agreeing(self) -> list[tuple[CallPair, TensorLink]]:
