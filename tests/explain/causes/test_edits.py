@@ -153,6 +153,39 @@ def test_rows_of_a_table_that_no_checkpoint_holds_are_compared(live, causes, pai
     assert models[1].table.numpy() == pytest.approx(tables[1]), "the user's buffer is as it was"
 
 
+TABLES = np.linspace(0.5, 2, 12).astype(np.float32).reshape(2, 6)
+
+
+def steps(m, x, *counts):
+    for count in counts:
+        x = m.a(x) + here(x).full([6], count, dtype=x.dtype)
+    return m.b(x)
+
+
+CONSTANTS = {
+    "a row that the port repeats": ("table", lambda m, x: m.b(m.a(x) * m.table[1]), lambda m, x: m.b(m.a(x) * m.table)),
+    "made in a loop": ("full", lambda m, x: steps(m, x, 1, 0.5, 0.25), lambda m, x: steps(m, x, 1, 2, 3)),
+    "what a layer is given": (
+        "zeros_like",
+        lambda m, x: m.b(x) + m.norm(m.a(x)),
+        lambda m, x: m.b(x) + m.norm(zeros(m.a(x))),
+    ),
+}
+
+
+def zeros(x):
+    return here(x).zeros_like(x)
+
+
+@pytest.mark.parametrize("fault", CONSTANTS)
+def test_a_constant_with_other_values_is_named(live, causes, pair, fault):
+    name, ours, theirs = CONSTANTS[fault]
+    cause = causes.first(*pair(ours, theirs, table=(TABLES, np.tile(-TABLES[:1], (4, 1)))), ROWS)
+    assert (cause.code, cause.name) == ("buffer", name), cause
+    assert " for " in cause.message, "both values"
+    assert name == "table" or "test_edits.py:" in cause.message
+
+
 def test_outputs_in_another_order(live, causes, pair):
     cause = causes.first(
         *pair(lambda m, x: [m.a(x), m.b(x), m.b(x[:, :2])], lambda m, x: [m.a(x), m.b(x), m.b(x[:, :2])][::-1]),

@@ -20,7 +20,7 @@ from tipchain.explain.causes.lines import Frame, codes_of, namesake, only_unlike
 from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.program import LAYER, has_own_backward
 from tipchain.explain.causes.settings import by_findings, by_meaning
-from tipchain.explain.causes.tensors import by_tensors, by_unsaved
+from tipchain.explain.causes.tensors import by_constants, by_tensors
 from tipchain.explain.causes.walk import Parting, Walk, acts_of, show
 from tipchain.explain.findings import Diagnosis, Finding, at_source, only_return, shown_path
 from tipchain.explain.locate.between_layers import enlarge, holds
@@ -448,9 +448,9 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
     held = models[0].state_dict().items()
     state = {name: one.detach().numpy() for name, one in held if one.is_floating_point()}
     yield by_tensors(piece, state)
-    yield by_unsaved(piece, state)
     yield by_meaning(piece, ops)
     if not piece.backward:
+        yield by_constants(piece, trials.walk)
         yield edits(piece, trials.walk)
         if len(ops) > 1 or any(op.name != LAYER for op in ops):  # the result of one layer is that of the piece
             trials.reserve = needed(piece, trials.walk, trials.explains)

@@ -329,7 +329,7 @@ class Walk:
             ours = self.values[number].array
             if number in self.shared or (number not in self.makers and not leaf) or ours is None:
                 continue
-            if leaf and number in self.makers and not self._is_constant(number):
+            if leaf and number in self.makers and not self.is_table(number):
                 continue
             for one in arranged(ours, array.shape, flat=True):
                 tensor = self._as_ports(one)
@@ -338,7 +338,7 @@ class Walk:
                     return number, tensor
         return None
 
-    def _is_constant(self, number: int) -> bool:
+    def is_table(self, number: int) -> bool:
         """Tell whether the reference makes a tensor of nothing that it is given, and of no layer: a table, which the port may keep."""
         left, seen = [number], {number}
         while left:
