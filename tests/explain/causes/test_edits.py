@@ -266,6 +266,21 @@ def test_the_place_is_proved_and_both_statements_are_shown(live, causes, pair, o
     assert "the reference's `" in cause.evidence
 
 
+def test_an_equal_statement_behind_a_wrong_layout_is_not_blamed(live, causes, pair):
+    def ours(m, x):
+        y = m.a(x).unflatten(2, (3, 2)).permute(0, 2, 1, 3).flatten(2).reshape(2, 5, 6)
+        return m.norm(y * (y**2).sum(-1, keepdim=True).rsqrt())
+
+    def theirs(m, x):
+        y = m.a(x).reshape([2, 3, 10])
+        y = y.reshape([2, 5, 6])
+        return m.norm(y * (y * y).sum(-1, keepdim=True).rsqrt())
+
+    cause = causes.first(*pair(ours, theirs), SEQUENCE)
+    assert "y = y.reshape([2, 5, 6])" in cause.fix, cause
+    assert "permute" in cause.fix
+
+
 def test_an_expression_is_written_once_however_often_it_is_used(live, causes, pair, monkeypatch):
     def doubled(m, x):
         y = m.a(x)

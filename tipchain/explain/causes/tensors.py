@@ -199,7 +199,9 @@ def _constants(piece: Piece, walk: Walk) -> Iterator[list[Constant]]:
         for number, (key, tensor) in enumerate(given.items()):
             maker = walk.makers_of.get(key)
             made = maker is not None and maker.name not in LIKES and bool(walk.given(maker))
-            if made or not tensor.stop_gradient or piece.argument_of(array := numpy_of(tensor)):
+            if made or not tensor.stop_gradient or (array := numpy_of(tensor)).dtype.kind == "c":
+                continue
+            if piece.argument_of(array):
                 continue
             wanted = step.given[number] if step is not None and len(step.given) == len(given) else None
             if walk.matched[key] if wanted is None else wanted in walk.matched[key]:

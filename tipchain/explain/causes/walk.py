@@ -135,7 +135,7 @@ class Walk:
             value = self.values[number].array
             wanted = value is not None and any(one.shape == value.shape and self._same(one, value) for one in ours)
             if wanted and number in self.makers and number not in self.shared and value is not None:
-                new = self._as_ports(next(arranged(value, array.shape, flat=True)))
+                new = self.as_ports(next(arranged(value, array.shape, flat=True)))
                 self.partings.append(self._parting(op, made, new, key, (op,), self.makers[number]))
                 break
 
@@ -243,12 +243,12 @@ class Walk:
             whole = replace(self._parting(op, old, tensor, key, segment, step), alike=alike)
             self.partings += self._elements(op, step) or [whole]
 
-    def _as_ports(self, array: Array) -> Tensor:
+    def as_ports(self, array: Array) -> Tensor:
         """Return values of the reference's as a tensor of the port's."""
         return self.piece.sides.port.tensor(np.ascontiguousarray(array), gradient=False)
 
     def _parting(self, op: Op, old: Tensor, new: Tensor, key: Key, ops: tuple[Op, ...], step: ReferenceCall) -> Parting:
-        return Parting(op=op, old=old, new=new, key=key, ops=ops, step=step, steps=tuple(self._chain(step)))
+        return Parting(op=op, old=old, new=new, key=key, ops=ops, step=step, steps=tuple(self.chain(step)))
 
     def _elements(self, op: Op, step: ReferenceCall) -> list[Parting]:
         """Return the partings of the tensors that both put together, where each is the counterpart of the one in its place."""
@@ -266,7 +266,7 @@ class Walk:
             elsewhere = set(self.matched[key]) - set(step.given)  # it is right, and does not belong here
             if maker is None or made is None or value is None or value.size != old.size or elsewhere:
                 return []
-            new = self._as_ports(next(arranged(value, tuple(old.shape), flat=True)))
+            new = self.as_ports(next(arranged(value, tuple(old.shape), flat=True)))
             before = self.open.get(key) or self._behind(maker, set(step.given))
             found.append(self._parting(maker, old, new, key, before, made))
         return found
@@ -311,6 +311,22 @@ class Walk:
             return None
         return [args[0]] if op.written is not None else self.piece.tensors(result)
 
+    def leads(self, key: Key, new: Tensor, later: Iterable[Op], parting: Parting) -> bool:
+        """Tell whether later calls make of a tensor what the reference has at a parting."""
+        more = {key: new}
+        for op in later:
+            if more.keys() & self.given(op).keys():
+                results = self.redone(op, more)
+                if results is None:
+                    return False
+                more |= zip(self.made(op), results, strict=False)
+        made = more.get(parting.key)
+        return (
+            made is not None
+            and list(made.shape) == list(parting.new.shape)
+            and self._same(numpy_of(parting.new), numpy_of(made))
+        )
+
     def _counterpart(
         self, op: Op, key: Key, old: Tensor, array: Array, *, leaf: bool = False
     ) -> tuple[int, object] | None:
@@ -332,7 +348,7 @@ class Walk:
             if leaf and number in self.makers and not self.is_table(number):
                 continue
             for one in arranged(ours, array.shape, flat=True):
-                tensor = self._as_ports(one)
+                tensor = self.as_ports(one)
                 tensor = tensor.astype(old.dtype) if tensor.dtype != old.dtype else tensor
                 if known is not None or self._makes_right(key, tensor, op.number - leaf, number):
                     return number, tensor
@@ -369,7 +385,7 @@ class Walk:
                 continue
             hidden = hidden if (hidden == like).mean() >= 0.5 else ~hidden
             form = hidden if array.dtype.kind == "b" else np.where(hidden, array.min(), 0.0)
-            tensor = self._as_ports(form)
+            tensor = self.as_ports(form)
             tensor = tensor.astype(old.dtype) if tensor.dtype != old.dtype else tensor
             if self._makes_right(key, tensor, since, number):
                 return number, tensor
@@ -409,7 +425,7 @@ class Walk:
                 return True
         return False
 
-    def _chain(self, step: ReferenceCall) -> list[ReferenceCall]:
+    def chain(self, step: ReferenceCall) -> list[ReferenceCall]:
         """Return the reference's calls that lead to one from tensors that both have."""
         found: dict[int, ReferenceCall] = {}
         left = [step]
@@ -473,8 +489,10 @@ class Walk:
 
     def first_apart(self) -> tuple[Op, ReferenceCall]:
         """Return the first calls whose results the other program lacks; else the last ones."""
-        if self.partings:
-            return self.partings[0].op, self.partings[0].step
+        for parting in self.partings:
+            if not relative(numpy_of(parting.new), numpy_of(parting.old)) <= SAME_SINGLE:
+                first = origin(self, parting)
+                return first.op, first.step
         otherwise = self.used_otherwise() if self.ended_alike else None
         if otherwise is not None:
             return otherwise
@@ -496,10 +514,23 @@ class Walk:
         return None
 
     def _unlike(self) -> tuple[list[Op], list[ReferenceCall]]:
-        """Return the calls of each program whose results the other lacks."""
+        """Return the calls of each program whose results the other lacks, up to float32's rounding."""
+
+        def near(array: Array) -> Iterator[int]:
+            for number in self.sizes.get(array.size, ()):
+                value = self.values[number].array
+                if value is not None and value.shape == array.shape and relative(value, array) <= SAME_SINGLE:
+                    yield number
+
+        found = {
+            key: self.matched[key] or tuple(near(numpy_of(one)))
+            for op in self.ops
+            for key, one in self.made(op).items()
+        }
+        known = self.shared.union(*found.values())
         return (
-            [op for op in self.ops if not all(self.matched[key] for key in self.made(op))],
-            [step for step in self.steps if not self.shared.intersection(step.made)],
+            [op for op in self.ops if not all(found[key] for key in self.made(op))],
+            [step for step in self.steps if not known.intersection(step.made)],
         )
 
     def statement(self, call: Op | ReferenceCall, *, quoted: bool = True) -> str:
@@ -570,6 +601,52 @@ class Walk:
             return _called(said, [write(one) for one in step.given])
 
         return _short(write(next(one for one in parting.step.made if one in self.makers)))
+
+
+MOST_REDONE = 400
+"""Calls that are done again at most to find where a wrong tensor comes from."""
+
+
+def origin(walk: Walk, parting: Parting) -> Parting:
+    """Return the first calls from which a parting comes: with the reference's result there, the port's later calls make the right tensor.
+
+    Of calls that only arrange what they are given, it is the last one.
+    """
+    inside = walk.layout_before(parting.ops)
+    before = [walk.makers_of[key] for op in inside for key in walk.given(op) if key in walk.makers_of]
+    ops = sorted({op.number: op for op in (*before, *inside)}.values(), key=lambda op: op.number)
+    steps = walk.layout_steps_before(parting.steps)
+    numbers = dict.fromkeys(number for step in steps for number in (*step.given, *step.made) if number in walk.makers)
+    found, left = parting, MOST_REDONE
+    for op in ops:
+        if op is parting.op or (found is not parting and op.name not in LAYOUT):
+            break
+        for key, old in walk.made(op).items():
+            for number, new in _others(walk, key, old, numbers):
+                later = [one for one in ops if op.number < one.number <= parting.op.number]
+                left -= len(later)
+                if left < 0:
+                    return found
+                right = walk.leads(key, new, later, parting)
+                if right and not walk.leads(key, old, later, parting):
+                    step = walk.makers[number]
+                    upto = tuple(one for one in inside if one.number <= op.number) or (op,)
+                    chain = tuple(walk.chain(step))
+                    found = replace(parting, op=op, old=old, new=new, key=key, ops=upto, step=step, steps=chain)
+                    break
+    return found
+
+
+def _others(walk: Walk, key: Key, old: Tensor, numbers: Iterable[int]) -> Iterator[tuple[int, Tensor]]:
+    """Yield the reference's tensors that may belong in the place of one of the port's, and that the port makes nowhere else."""
+    array = numpy_of(old)
+    for number in numbers:
+        value, matched = walk.values[number].array, number in walk.matched[key]
+        if value is None or value.size != array.size or not (matched or walk.key_of(number) is None):
+            continue
+        for one in arranged(value, array.shape, flat=True):
+            if one.dtype.kind == array.dtype.kind and not relative(one, array) <= SAME_SINGLE:
+                yield number, walk.as_ports(one).astype(old.dtype)
 
 
 def own_backward(op: Op) -> str:
