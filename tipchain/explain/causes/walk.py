@@ -622,7 +622,7 @@ def origin(walk: Walk, parting: Parting) -> Parting:
         if op is parting.op or (found is not parting and op.name not in LAYOUT):
             break
         for key, old in walk.made(op).items():
-            for number, new in _others(walk, key, old, numbers):
+            for number, new in _others(walk, op, key, numbers):
                 later = [one for one in ops if op.number < one.number <= parting.op.number]
                 left -= len(later)
                 if left < 0:
@@ -637,12 +637,17 @@ def origin(walk: Walk, parting: Parting) -> Parting:
     return found
 
 
-def _others(walk: Walk, key: Key, old: Tensor, numbers: Iterable[int]) -> Iterator[tuple[int, Tensor]]:
-    """Yield the reference's tensors that may belong in the place of one of the port's, and that the port makes nowhere else."""
+def _others(walk: Walk, op: Op, key: Key, numbers: Iterable[int]) -> Iterator[tuple[int, Tensor]]:
+    """Yield the reference's tensors that may belong in the place of one of the port's, and that the port makes nowhere else.
+
+    A right tensor may only be arranged otherwise: what a call makes that does what the reference does is not at fault.
+    """
+    old = walk.made(op)[key]
     array = numpy_of(old)
     for number in numbers:
-        value, matched = walk.values[number].array, number in walk.matched[key]
-        if value is None or value.size != array.size or not (matched or walk.key_of(number) is None):
+        value, arranging = walk.values[number].array, op.name in LAYOUT and walk.makers[number].name in LAYOUT
+        known = walk.key_of(number) is not None and number not in walk.matched[key]
+        if value is None or value.size != array.size or known or (walk.matched[key] and not arranging):
             continue
         for one in arranged(value, array.shape, flat=True):
             if one.dtype.kind == array.dtype.kind and not relative(one, array) <= SAME_SINGLE:
