@@ -57,6 +57,35 @@ def test_code_that_changes_gradients_is_found_beside_a_tie():
     assert report.stages["backward"].value == "FAIL", str(report)
 
 
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_block_that_uses_what_it_returns_too_is_no_tie(cut):
+    """Torch's block returns the very gates that it multiplies by, Paddle's a copy of them."""
+
+    def gated(side, base, returned):
+        class Gated(base):
+            def __init__(self):
+                super().__init__()
+                self.gate, self.value = side.nn.Linear(4, 4), side.nn.Linear(4, 4)
+
+            def forward(self, x):
+                gates = side.nn.functional.softmax(self.gate(x), -1)
+                return self.value(x) * gates, returned(gates)
+
+        return model(
+            side, lambda nn: {"block": Gated(), "head": nn.Linear(4, 3)}, lambda net, x: both(net, *net.block(x))
+        )
+
+    def both(net, made, gates):
+        return net.head(made), gates
+
+    reference = gated(torch, torch.nn.Module, lambda gates: gates)
+    port = gated(paddle, paddle.nn.Layer, lambda gates: gates.detach() * 1 if cut else gates * 1)
+    tipchain.copy_weights(reference, port)
+    report = tipchain.align(reference, port, GIVEN)
+    assert report.passed is not cut, str(report)
+    assert "equal values" not in str(report)
+
+
 def test_a_small_difference_of_gradients_is_not_excused_as_a_tie():
     report = report_of(torch.add, lambda one, other: one + other * 0.9999 + (other * 0.0001).detach())
     assert report.stages["backward"].value == "FAIL", str(report)

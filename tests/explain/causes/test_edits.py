@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from live_nets import model
 
 from tipchain.explain.causes import walk
 from tipchain.explain.causes.hypotheses import explained
@@ -152,6 +153,39 @@ def test_rows_of_a_table_that_no_checkpoint_holds_are_compared(live, causes, pai
     assert models[1].table.numpy() == pytest.approx(tables[1]), "the user's buffer is as it was"
 
 
+TABLES = np.linspace(0.5, 2, 12).astype(np.float32).reshape(2, 6)
+
+
+def steps(m, x, *counts):
+    for count in counts:
+        x = m.a(x) + here(x).full([6], count, dtype=x.dtype)
+    return m.b(x)
+
+
+CONSTANTS = {
+    "a row that the port repeats": ("table", lambda m, x: m.b(m.a(x) * m.table[1]), lambda m, x: m.b(m.a(x) * m.table)),
+    "made in a loop": ("full", lambda m, x: steps(m, x, 1, 0.5, 0.25), lambda m, x: steps(m, x, 1, 2, 3)),
+    "what a layer is given": (
+        "zeros_like",
+        lambda m, x: m.b(x) + m.norm(m.a(x)),
+        lambda m, x: m.b(x) + m.norm(zeros(m.a(x))),
+    ),
+}
+
+
+def zeros(x):
+    return here(x).zeros_like(x)
+
+
+@pytest.mark.parametrize("fault", CONSTANTS)
+def test_a_constant_with_other_values_is_named(live, causes, pair, fault):
+    name, ours, theirs = CONSTANTS[fault]
+    cause = causes.first(*pair(ours, theirs, table=(TABLES, np.tile(-TABLES[:1], (4, 1)))), ROWS)
+    assert (cause.code, cause.name) == ("buffer", name), cause
+    assert " for " in cause.message, "both values"
+    assert name == "table" or "test_edits.py:" in cause.message
+
+
 def test_outputs_in_another_order(live, causes, pair):
     cause = causes.first(
         *pair(lambda m, x: [m.a(x), m.b(x), m.b(x[:, :2])], lambda m, x: [m.a(x), m.b(x), m.b(x[:, :2])][::-1]),
@@ -232,6 +266,21 @@ def test_the_place_is_proved_and_both_statements_are_shown(live, causes, pair, o
     assert "the reference's `" in cause.evidence
 
 
+def test_an_equal_statement_behind_a_wrong_layout_is_not_blamed(live, causes, pair):
+    def ours(m, x):
+        y = m.a(x).unflatten(2, (3, 2)).permute(0, 2, 1, 3).flatten(2).reshape(2, 5, 6)
+        return m.norm(y * (y**2).sum(-1, keepdim=True).rsqrt())
+
+    def theirs(m, x):
+        y = m.a(x).reshape([2, 3, 10])
+        y = y.reshape([2, 5, 6])
+        return m.norm(y * (y * y).sum(-1, keepdim=True).rsqrt())
+
+    cause = causes.first(*pair(ours, theirs), SEQUENCE)
+    assert "y = y.reshape([2, 5, 6])" in cause.fix, cause
+    assert "permute" in cause.fix
+
+
 def test_an_expression_is_written_once_however_often_it_is_used(live, causes, pair, monkeypatch):
     def doubled(m, x):
         y = m.a(x)
@@ -304,3 +353,87 @@ def test_what_is_left_of_an_error():
     assert explained(1.0, 3.0) == 0.0
     assert explained(float("inf"), 1e-9) == pytest.approx(1.0)
     assert explained(1.0, float("inf")) == 0.0
+
+
+# One side's block has no counterpart: the code around it is told, not the layer in it.
+
+
+@pytest.fixture(scope="module")
+def blocks(live):
+    """Return builders of a reference whose code stands in one forward, and of ports with a block of their own."""
+    torch, paddle = live.torch, live.paddle
+
+    class Step(paddle.nn.Layer):
+        def __init__(self, squash):
+            super().__init__()
+            self.gates, self.squash = paddle.nn.Linear(6, 8), squash
+
+        def forward(self, x, state):
+            keep, new = self.gates(x).chunk(2, -1)
+            return keep.sigmoid() * state + self.squash(new)
+
+    class Scale(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gain = torch.nn.Parameter(torch.linspace(-1, 1, 6))
+
+        def forward(self, x):
+            return x * self.gain.exp()
+
+    class Scaled(paddle.nn.Layer):
+        def __init__(self, squash, cut):
+            super().__init__()
+            self.gain = self.create_parameter([6])
+            self.dense, self.squash, self.cut = paddle.nn.Linear(6, 6), squash, cut
+
+        def forward(self, x):
+            gain = self.gain.detach() if self.cut else self.gain
+            return self.squash(self.dense(x * gain.exp()))
+
+    def step(net, x):
+        keep, new = net.gates(x).chunk(2, -1)
+        return net.head(keep.sigmoid() * x[:, :4] + new.tanh())
+
+    def stepping(squash):
+        return live.equal(
+            model(torch, lambda nn: {"gates": nn.Linear(6, 8), "head": nn.Linear(4, 3)}, step),
+            model(
+                paddle,
+                lambda nn: {"step": Step(squash), "head": nn.Linear(4, 3)},
+                lambda net, x: net.head(net.step(x, x[:, :4])),
+            ),
+        )
+
+    def scaling(squash, *, cut=False):
+        return live.equal(
+            model(
+                torch,
+                lambda nn: {"scale": Scale(), "dense": nn.Linear(6, 6), "head": nn.Linear(6, 3)},
+                lambda net, x: net.head(net.dense(net.scale(x)).tanh()),
+            ),
+            model(
+                paddle,
+                lambda nn: {"scaled": Scaled(squash, cut), "head": nn.Linear(6, 3)},
+                lambda net, x: net.head(net.scaled(x)),
+            ),
+        )
+
+    return {"around one layer": stepping, "with a parameter of its own": scaling}
+
+
+@pytest.mark.parametrize("block", ["around one layer", "with a parameter of its own"])
+def test_a_block_is_no_counterpart_of_one_layer_of_several(live, causes, blocks, block):
+    squashes = live.paddle.tanh, live.paddle.nn.functional.sigmoid
+    right, wrong = (blocks[block](squash) for squash in squashes)
+    found, _ = causes.located(*right, ROWS)
+    assert found.first is None
+    assert {one.port_path for one in found.verdicts if one.direction == "forward"} >= {"head"}
+    cause = causes.first(*wrong, ROWS)
+    assert (cause.code, cause.name) == ("function", "tanh"), cause
+    assert "`sigmoid` at test_edits.py:" in cause.message
+
+
+def test_the_parameter_of_a_block_without_counterpart_must_get_its_gradient(live, causes, blocks):
+    found, _ = causes.located(*blocks["with a parameter of its own"](live.paddle.tanh, cut=True), ROWS)
+    assert (found.first.port_path, found.first.direction) == ("scaled", "backward")
+    assert "parameter gain" in found.first.reason

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from live_nets import model
 
 from tipchain.explain.locate.matching import pair_layers
 from tipchain.explain.preflight.construction import check_flags
@@ -211,6 +212,28 @@ def test_layers_in_no_pair_are_told_and_fail_nothing(live):
     assert [one.message.rpartition(": ")[2] for one in found] == ["qkv", "q, k, v"]
 
 
+@pytest.mark.parametrize("values", [np.arange(8.0), np.full(8, 0.1)])
+def test_parameters_of_other_names_belong_together_where_their_values_are_equal(live, values):
+    """Joined layers keep the models' weights from being matched as a whole."""
+    torch, paddle, values = live.torch, live.paddle, values.astype(np.float32)
+    parameter = paddle.create_parameter([8], "float32")
+    reference = model(
+        torch,
+        lambda nn: {"k": nn.Linear(4, 4), "v": nn.Linear(4, 4), "scale": nn.Parameter(torch.tensor(values))},
+        lambda net, x: net.k(x),
+    )
+    port = model(paddle, lambda nn: {"kv": nn.Linear(4, 8), "gamma": parameter}, lambda net, x: net.kv(x))
+    for leaf in ("weight", "bias"):
+        put(
+            getattr(port.kv, leaf),
+            torch.cat([getattr(one, leaf) for one in (reference.k, reference.v)]).detach().numpy().T,
+        )
+    put(parameter, values)
+    assert {one.name for one in findings(reference, port)} == {"unmatched-parameters"}
+    put(parameter, values + 1)
+    assert "missing-parameter" in {one.name for one in findings(reference, port)}
+
+
 # flags
 
 
@@ -255,8 +278,8 @@ def test_modes_count_where_they_change_something(live, pair, reference, port, to
     ours, theirs = live.built(reference, port)
     ours.eval()
     theirs.train()
-    for model in (pair.reference, pair.port):
-        model.eval()
+    for layer in (pair.reference, pair.port):
+        layer.eval()
     found = check_flags(pair.reference, pair.port, [PairedLayers("a", ours, "b", theirs)])
     assert bool(found) == told
 

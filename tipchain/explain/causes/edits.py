@@ -45,9 +45,10 @@ from tipchain.explain.causes.program import (
     with_tensors,
 )
 from tipchain.explain.causes.tensors import own_tensors
-from tipchain.explain.causes.walk import CASTING, Parting, Walk, acts_of, glimpse
+from tipchain.explain.causes.walk import CASTING, Parting, Walk, acts_of, glimpse, origin
 from tipchain.explain.findings import CodeEdit
 from tipchain.explain.locate.differences import Sketch
+from tipchain.explain.preflight.parameters import describe_values
 from tipchain.facts.functions import DEFAULTS, NAMES, OPPOSITES
 from tipchain.framework_types import Array, Function, Nested, Options, Setting, Tensor
 from tipchain.numbers.tolerance import SAME_SINGLE
@@ -754,9 +755,10 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     groups = alike(walk.partings)
     if not groups:
         return
-    ours = [op for one in groups[0] for op in walk.ops.with_layout(one.ops)]
-    theirs = [step for one in groups[0] for step in walk.steps.with_layout(one.steps)]
-    first = groups[0][0]
+    first = origin(walk, groups[0][0])
+    told = groups[0] if first is groups[0][0] else [first]
+    ours = [op for one in told for op in walk.ops.with_layout(one.ops)]
+    theirs = [step for one in told for step in walk.steps.with_layout(one.steps)]
     op, step = first.op, first.step
     where = place_of(op, piece)
     made, wanted = walk.expression(first), walk.reference_expression(first)
@@ -784,7 +786,9 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     given = [walk.matched[key] for key in walk.given(op)]
     equal = bool(given) and all(set(one) & set(step.given) for one in given)
     how = " of the reference's tensors, with other values" if equal else " of another tensor than the reference"
-    how += f": {glimpse(numpy_of(first.old))} for {glimpse(numpy_of(first.new))}"
+    old, new = numpy_of(first.old), numpy_of(first.new)
+    alike_shown = glimpse(old) == glimpse(new)
+    how += f": {describe_values(new, old, lambda: None)[1] if alike_shown else f'{glimpse(old)} for {glimpse(new)}'}"
     message = f"{lead}it makes {made}{where}{how if same else f', the reference {wanted}'}"
     count = len(walk.partings)
     proof = f"tensors at {count} calls" if count > 1 else "tensor there"

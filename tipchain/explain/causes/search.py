@@ -28,7 +28,7 @@ from tipchain.explain.causes.lines import Frame, codes_of, namesake, only_return
 from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.program import LAYER, has_own_backward
 from tipchain.explain.causes.settings import by_findings, by_meaning
-from tipchain.explain.causes.tensors import by_tensors, by_unsaved
+from tipchain.explain.causes.tensors import by_constants, by_tensors
 from tipchain.explain.causes.walk import Parting, Walk, acts_of, show
 from tipchain.explain.findings import Diagnosis, SourceLine, shown_path, source_of
 from tipchain.explain.locate.between_layers import enlarge, holds
@@ -51,7 +51,7 @@ def pieces(
 ) -> Iterator[Piece]:
     """Yield the piece that a verdict is about, then those around it; none where the calls cannot be told."""
     compare = Comparer(store, (*located.reference.values, *located.port.values))
-    for pair in _pairs(located, verdict):
+    for pair in _pairs(located, verdict, compare):
         calls = pair.reference, pair.port
         kinds = [[one.dtype.kind for one in call.inputs] for call in calls]
         links = [one for one in compare.inputs(pair) if kinds[0][one.ours] == kinds[1][one.theirs]]
@@ -128,7 +128,7 @@ def _followed(
     return side.in_turn({below(one, around) or "": layer for one, layer in own.items()}, own[path], after)
 
 
-def _pairs(located: Located, verdict: LayerVerdict) -> Iterator[CallPair]:
+def _pairs(located: Located, verdict: LayerVerdict, compare: Comparer) -> Iterator[CallPair]:
     """Yield the calls that the verdict is about, then the ones around them that belong together.
 
     The code between layers that made a wrong tensor may be a layer on one side: then the port's container is held
@@ -148,8 +148,8 @@ def _pairs(located: Located, verdict: LayerVerdict) -> Iterator[CallPair]:
         if same:
             yield min(same, key=lambda pair: (pair.reference.path, pair.port.path) != paths)
         elif len(inside) == 1:
-            (only,) = inside
-            yield CallPair(reference=only.reference, port=call)
+            wrapped = CallPair(reference=inside[0].reference, port=call)
+            yield from [wrapped] if compare.stands_for(wrapped) else []
         elif not call.path:  # both models, however little of them belongs together
             whole = (one for one in located.reference.trace.calls if not one.path and one.turn == call.turn)
             yield from (CallPair(reference=one, port=call) for one in whole)
@@ -412,9 +412,9 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
     held = models[0].state_dict().items()
     state = {name: one.detach().numpy() for name, one in held if one.is_floating_point()}
     yield by_tensors(piece, state)
-    yield by_unsaved(piece, state)
     yield by_meaning(piece, ops)
     if not piece.backward:
+        yield by_constants(piece, trials.walk)
         yield edits(piece, trials.walk)
         if len(ops) > 1 or any(op.name != LAYER for op in ops):  # the result of one layer is that of the piece
             trials.reserve = needed(piece, trials.walk, trials.explains)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+from itertools import islice, product
 
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.explain.causes.hypotheses import Hypothesis
+from tipchain.explain.causes.hypotheses import NO_LINES, Hypothesis, called, lines_of, place_of
 from tipchain.explain.causes.piece import Piece
+from tipchain.explain.causes.program import Op, constant, numpy_of
+from tipchain.explain.causes.walk import Walk
 from tipchain.explain.locate.differences import equal
 from tipchain.explain.locate.matching import common_path
 from tipchain.explain.preflight.parameters import Told, describe_values, is_constant, port_array, same_values
+from tipchain.facts.functions import LIKES
 from tipchain.facts.layers import STATISTICS
 from tipchain.framework_types import Array, Model, Tensor
-from tipchain.frameworks.live_models import Sides
+from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import CONSTANT, UNIT
 from tipchain.weights.sides import TensorSlot, divide, join, torch_view
 
@@ -95,42 +99,28 @@ def _set(held: SharedTensor, arrays: Sequence[Array]) -> None:
         tensor.set_value(np.ascontiguousarray(array).astype(tensor.numpy().dtype))
 
 
-def unsaved(
-    sides: Sides, reference: Model, port: Model, judged: Container[str] = (), saved: Container[int] = ()
-) -> list[SharedTensor]:
-    """Return the tensors that the port's code keeps but no checkpoint holds, each with the reference's of its name and size.
-
-    Buffers that are not saved and plain attributes; where no name fits, the one tensor of its size. Layers under ``judged``
-    paths and ``saved`` tensors, by their ids, are left out.
-    """
-    ours = [
-        (join(path, name), np.asarray(sides.reference.array(one), np.float64))
-        for path, module in sides.reference.layers(reference)
-        for name, one in (*module.named_buffers(recurse=False), *vars(module).items())
-        if sides.reference.is_tensor(one)
-    ]
-    found = []
-    for path, layer in sides.port.layers(port):
-        own = {**layer._buffers, **vars(layer)}  # noqa: SLF001
-        for name, one in own.items():
-            if not sides.port.is_tensor(one) or id(one) in saved or path in judged:
-                continue
-            theirs = np.asarray(sides.port.array(one), np.float64)
-            full = join(path, name)
-            sized = [(known, array) for known, array in ours if array.shape == theirs.shape]
-            named = [pair for pair in sized if pair[0] == full] or [
-                pair for pair in sized if pair[0].rpartition(".")[2] == name
-            ]
-            fitting = named or (sized if len(sized) == 1 else [])
-            if fitting:
-                found.append(SharedTensor(name=full, ours=fitting[0][1], theirs=theirs, tensor=one))
-    return found
-
-
 def rounded_tables(sides: Sides, reference: Model, port: Model) -> list[SharedTensor]:
     """Return the tables that no checkpoint holds and both sides fill alike but for rounding: positions' sines, windows."""
     saved = set(map(id, port.state_dict().values()))
-    return [one for one in unsaved(sides, reference, port, saved=saved) if one.differs and one.rounded]
+    ours = [
+        np.asarray(sides.reference.array(one), np.float64)
+        for _, module in sides.reference.layers(reference)
+        for one in (*module.buffers(recurse=False), *vars(module).values())
+        if sides.reference.is_tensor(one)
+    ]
+    found = []
+    for name, one in _kept(sides.port, port):
+        theirs = None if id(one) in saved else np.asarray(sides.port.array(one), np.float64)
+        pairs = (SharedTensor(name=name, ours=array, theirs=theirs, tensor=one) for array in ours if theirs is not None)
+        found += [pair for pair in pairs if pair.rounded and pair.differs][:1]
+    return found
+
+
+def _kept(side: LiveSide, port: Model) -> Iterator[tuple[str, Tensor]]:
+    """Yield the buffers and the tensors among the plain attributes of all of the port's layers."""
+    for path, layer in side.layers(port):
+        own = {**layer._buffers, **vars(layer)}  # noqa: SLF001
+        yield from ((join(path, name), one) for name, one in own.items() if side.is_tensor(one))
 
 
 def _slots(piece: Piece) -> list[TensorSlot]:
@@ -169,24 +159,109 @@ def by_tensors(piece: Piece, state: Mapping[str, Array]) -> Iterator[Hypothesis]
         yield _given_values(piece, wrong, (code, f"several tensors are wrong ({names}); {wrong[0].name} {what}", fix))
 
 
-def by_unsaved(piece: Piece, state: Mapping[str, Array]) -> Iterator[Hypothesis]:
-    """Yield the port's layer with the reference's values in buffers and attributes that no checkpoint holds."""
-    saved = {id(part.tensor) for slot in _slots(piece) for part in slot.parts}
-    kept = unsaved(piece.sides, piece.reference, piece.port, piece.judged, saved)
-    wrong = [one for one in kept if one.differs]
-    for one in wrong:
-        told = describe(one, join(piece.ours.path, one.name), wrong, state)
-        message = f"its buffer `{one.name}`, which no checkpoint holds, {told[1]}"
-        fix = f"fill `{one.name}` of {piece.shown} as the reference does"
-        given = _given_values(piece, [one], told)
-        yield replace(given, code="buffer", name=one.name, message=message, fix=fix)
+MOST_TRIED = 8
+"""The reference's constants that are tried in the place of one of the port's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Constant:
+    """A tensor that rests on no values of others: a buffer, an attribute, or what a call makes of plain numbers.
+
+    Attributes:
+        tensor: it.
+        array: its values.
+        maker: the call that makes it.
+        taker: a call that is given it.
+        wanted: the number of the tensor that the reference gives the call's counterpart there; None: not known.
+    """
+
+    tensor: Tensor
+    array: Array
+    maker: Op | None
+    taker: Op
+    wanted: int | None
+
+
+def by_constants(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield the port with the reference's constants in the place of those that the reference lacks."""
+    names = {id(one): name for name, one in _kept(piece.sides.port, piece.port)}
+    for several in _constants(piece, walk):
+        tried = {one: found for one in several if (found := list(islice(_in_place_of(one, walk), MOST_TRIED)))}
+        for arrays in islice(product(*tried.values()), MOST_TRIED if tried else 0):
+            yield _with_constants(dict(zip(tried, arrays, strict=True)), names, piece, walk)
+
+
+def _constants(piece: Piece, walk: Walk) -> Iterator[list[Constant]]:
+    """Yield the constants that the reference lacks there, those of one line together."""
+    found: dict[object, dict[int, Constant]] = {}
+    for op in walk.ops:
+        step, given = walk.partner(op), walk.given(op)
+        for number, (key, tensor) in enumerate(given.items()):
+            maker = walk.makers_of.get(key)
+            made = maker is not None and maker.name not in LIKES and bool(walk.given(maker))
+            if made or not tensor.stop_gradient or (array := numpy_of(tensor)).dtype.kind == "c":
+                continue
+            if piece.argument_of(array):
+                continue
+            wanted = step.given[number] if step is not None and len(step.given) == len(given) else None
+            if walk.matched[key] if wanted is None else wanted in walk.matched[key]:
+                continue
+            known = found.setdefault(key if maker is None else (maker.name, maker.place), {})
+            if key not in known or known[key].wanted is None:
+                known[key] = Constant(tensor=tensor, array=array, maker=maker, taker=op, wanted=wanted)
+    yield from ([*one.values()] for one in found.values())
+
+
+def _in_place_of(one: Constant, walk: Walk) -> Iterator[tuple[int, Array]]:
+    """Yield the reference's constants in the shape of the port's, whole or one row of them; nothing where one is it."""
+    array, found = one.array, dict[bytes, tuple[int, Array]]()
+    numbers = filter(walk.is_table, range(len(walk.values))) if one.wanted is None else [one.wanted]
+    for number in sorted(numbers, key=walk.shared.__contains__):
+        value = walk.values[number]
+        for part in () if value is None else (value, *(value if value.ndim > 1 else ())):
+            if part.dtype.kind == array.dtype.kind and part.shape == array.shape[array.ndim - part.ndim :]:
+                whole = np.array(np.broadcast_to(part, array.shape), np.float64)
+                found.setdefault(whole.tobytes(), (number, whole))
+    if one.wanted is not None or not any(same_values(whole, array) for _, whole in found.values()):
+        yield from found.values()
+
+
+def _with_constants(
+    new: Mapping[Constant, tuple[int, Array]], names: Mapping[int, str], piece: Piece, walk: Walk
+) -> Hypothesis:
+    """Return the port with other values of some constants, which one line makes or is given."""
+    (one, (number, array)), *_ = new.items()
+    name, op, side = names.get(id(one.tensor), ""), one.maker or one.taker, piece.sides.port
+    held = [SharedTensor(name=name, ours=ours, theirs=ours, tensor=each.tensor) for each, (_, ours) in new.items()]
+    made = {
+        each.maker.number: constant(side.tensor(ours, gradient=False).astype(each.tensor.dtype))
+        for each, (_, ours) in new.items()
+        if each.maker is not None
+    }
+    _, what, _ = describe_values(array, one.array.astype(np.float64), lambda: None)
+    where = f"{called(op)}{place_of(op, piece)}"
+    step = next((step for step in walk.steps if number in (*step.given, *step.made)), None)
+    code, at = op.line, "" if step is None or not step.place else f"{step.place}: `{step.line}`"
+    message = f"a constant that {where} {'makes' if made else 'is given'} {what}"
+    fix = f"give {where} (`{code}`) the reference's values"
+    return Hypothesis(
+        code="buffer",
+        name=name or op.name,
+        message=f"its buffer `{name}`, which no checkpoint holds, {what}" if name else message,
+        fix=f"fill `{name}` of {piece.shown} as the reference does" if name else f"{fix}, as at {at}" if at else fix,
+        acts=made,
+        within=None if made else partial(replaced, held),
+        confirmed=True,
+        changes=len(new),
+        evidence="with the reference's values the error is gone",
+        place=_place(piece, held) if name else None,
+        lines=NO_LINES if name else lines_of(op, step),
+    )
 
 
 def _given_values(piece: Piece, held: Sequence[SharedTensor], told: tuple[str, str, str]) -> Hypothesis:
     code, what, fix = told
     message = f"its `{held[0].name}` {what}" if len(held) == 1 else what
-    known = {path for path, _ in piece.sides.port.layers(piece.port)}
-    paths = [one.name.rpartition(".")[0] for one in held]
     return Hypothesis(
         code="parameter",
         name=code,
@@ -195,9 +270,15 @@ def _given_values(piece: Piece, held: Sequence[SharedTensor], told: tuple[str, s
         within=partial(replaced, held),
         confirmed=True,
         changes=len(held),
-        place=common_path(one if one in known else "" for one in paths),
+        place=_place(piece, held),
         evidence=f"with the reference's {', '.join(one.name for one in held[:6])} the error is gone",
     )
+
+
+def _place(piece: Piece, held: Sequence[SharedTensor]) -> str:
+    """Return the path within the piece of the innermost layer that holds some tensors."""
+    known = {path for path, _ in piece.sides.port.layers(piece.port)}
+    return common_path(one if one in known else "" for one in (each.name.rpartition(".")[0] for each in held))
 
 
 def own_tensors(piece: Piece) -> list[tuple[str, Tensor]]:

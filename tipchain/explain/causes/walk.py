@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
@@ -117,8 +117,8 @@ class Walk:
             value = self.values[number]
             wanted = any(one.shape == value.shape and self._same(one, value) for one in ours)
             if wanted and number in self.makers and number not in self.shared:
-                new = self._as_ports(next(arranged(value, array.shape, flat=True)))
-                self.partings.append(self._parting(op, made, new, key, (op,), self.makers[number]))
+                new = self.as_ports(next(arranged(value, array.shape, flat=True)))
+                self.partings.append(self.parting(op, made, new, key, (op,), self.makers[number]))
                 break
 
     def given(self, op: Op) -> dict[int, Tensor]:
@@ -205,14 +205,14 @@ class Walk:
             self.shared.add(number)
             step = self.makers[number]
             alike = self._makes_right(key, now, op.number, number)
-            whole = replace(self._parting(op, old, tensor, key, segment, step), alike=alike)
+            whole = replace(self.parting(op, old, tensor, key, segment, step), alike=alike)
             self.partings += self._elements(op, step) or [whole]
 
-    def _as_ports(self, array: Array) -> Tensor:
+    def as_ports(self, array: Array) -> Tensor:
         """Return values of the reference's as a tensor of the port's."""
         return self.piece.sides.port.tensor(np.ascontiguousarray(array), gradient=False)
 
-    def _parting(self, op: Op, old: Tensor, new: Tensor, key: int, ops: tuple[Op, ...], step: Op) -> Parting:
+    def parting(self, op: Op, old: Tensor, new: Tensor, key: int, ops: tuple[Op, ...], step: Op) -> Parting:
         """Return a parting, with the reference's calls since the last tensors that both have."""
         chain = self.steps.with_makers([step], lambda number, _: number not in self.shared | self.mended)
         return Parting(op=op, old=old, new=new, key=key, ops=ops, step=step, steps=tuple(chain))
@@ -237,9 +237,9 @@ class Walk:
             elsewhere = set(self.matched[key]) - others  # it is right, and does not belong here
             if maker is None or made is None or value is None or value.size != old.size or elsewhere:
                 return []
-            new = self._as_ports(next(arranged(value, tuple(old.shape), flat=True)))
+            new = self.as_ports(next(arranged(value, tuple(old.shape), flat=True)))
             before = self.open.get(key) or tuple(self.ops.with_makers([maker], leads))
-            found.append(self._parting(maker, old, new, key, before, made))
+            found.append(self.parting(maker, old, new, key, before, made))
         return found
 
     def stretch(self, parting: Parting) -> tuple[dict[int, list[Op]], set[int]]:
@@ -269,6 +269,22 @@ class Walk:
             return None
         return [args[0]] if op.written is not None else self.piece.tensors(result)
 
+    def leads(self, key: int, new: Tensor, later: Iterable[Op], parting: Parting) -> bool:
+        """Tell whether later calls make of a tensor what the reference has at a parting."""
+        more = {key: new}
+        for op in later:
+            if more.keys() & self.given(op).keys():
+                results = self.redone(op, more)
+                if results is None:
+                    return False
+                more |= zip(self.made(op), results, strict=False)
+        made = more.get(parting.key)
+        return (
+            made is not None
+            and list(made.shape) == list(parting.new.shape)
+            and self._same(numpy_of(parting.new), numpy_of(made))
+        )
+
     def _counterpart(
         self, op: Op, key: int, old: Tensor, array: Array, *, leaf: bool = False
     ) -> tuple[int, object] | None:
@@ -291,18 +307,19 @@ class Walk:
             ours = self.values[number]
             if number in self.shared or (number not in self.makers and not leaf) or ours is None:
                 continue
-            if leaf and number in self.makers and not self._is_constant(number):
+            if leaf and number in self.makers and not self.is_table(number):
                 continue
             for one in arranged(ours, array.shape, flat=True):
-                tensor = self._as_ports(one)
+                tensor = self.as_ports(one)
                 tensor = tensor.astype(old.dtype) if tensor.dtype != old.dtype else tensor
                 if known is not None or self._makes_right(key, tensor, op.number - leaf, number):
                     return number, tensor
         return None
 
-    def _is_constant(self, number: int) -> bool:
+    def is_table(self, number: int) -> bool:
         """Tell whether the reference makes a tensor of nothing that it is given, and of no layer: a table, which the port may keep."""
-        steps = self.steps.with_makers([self.makers[number]], lambda *_: True)
+        made = [self.makers[number]] if number in self.makers else []
+        steps = self.steps.with_makers(made, lambda *_: True)
         if any(step.name == LAYER for step in steps):
             return False
         numbers = {number, *(one for step in steps for one in step.given)}
@@ -323,7 +340,7 @@ class Walk:
                 continue
             hidden = hidden if (hidden == like).mean() >= 0.5 else ~hidden
             form = hidden if array.dtype.kind == "b" else np.where(hidden, array.min(), 0.0)
-            tensor = self._as_ports(form)
+            tensor = self.as_ports(form)
             tensor = tensor.astype(old.dtype) if tensor.dtype != old.dtype else tensor
             if self._makes_right(key, tensor, since, number):
                 return number, tensor
@@ -385,8 +402,10 @@ class Walk:
 
     def first_apart(self) -> tuple[Op, Op]:
         """Return the first calls whose results the other program lacks; else the last ones."""
-        if self.partings:
-            return self.partings[0].op, self.partings[0].step
+        for parting in self.partings:
+            if not relative(numpy_of(parting.new), numpy_of(parting.old)) <= SAME_SINGLE:
+                first = origin(self, parting)
+                return first.op, first.step
         otherwise = self.used_otherwise() if self.ended_alike else None
         if otherwise is not None:
             return otherwise
@@ -408,10 +427,23 @@ class Walk:
         return None
 
     def _unlike(self) -> tuple[list[Op], list[Op]]:
-        """Return the calls of each program whose results the other lacks."""
+        """Return the calls of each program whose results the other lacks, up to float32's rounding."""
+
+        def near(array: Array) -> Iterator[int]:
+            for number in self.sizes.get(array.size, ()):
+                value = self.values[number]
+                if value.shape == array.shape and relative(value, array) <= SAME_SINGLE:
+                    yield number
+
+        found = {
+            key: self.matched[key] or tuple(near(numpy_of(one)))
+            for op in self.ops
+            for key, one in self.made(op).items()
+        }
+        known = self.shared.union(*found.values())
         return (
-            [op for op in self.ops if not all(self.matched[key] for key in self.made(op))],
-            [step for step in self.steps if not self.shared.intersection(step.made)],
+            [op for op in self.ops if not all(found[key] for key in self.made(op))],
+            [step for step in self.steps if not known.intersection(step.made)],
         )
 
     def statement(self, call: Op, *, quoted: bool = True) -> str:
@@ -465,6 +497,55 @@ class Walk:
 
         text = write(number)
         return f"`{text}`" if len(text) <= LONGEST else f"`{text[:LONGEST]}…`"
+
+
+MOST_REDONE = 400
+"""Calls that are done again at most to find where a wrong tensor comes from."""
+
+
+def origin(walk: Walk, parting: Parting) -> Parting:
+    """Return the first calls from which a parting comes: with the reference's result there, the port's later calls make the right tensor.
+
+    Of calls that only arrange what they are given, it is the last one.
+    """
+    inside = walk.ops.with_layout(parting.ops)
+    before = [walk.makers_of[key] for op in inside for key in walk.given(op) if key in walk.makers_of]
+    ops = sorted({op.number: op for op in (*before, *inside)}.values(), key=lambda op: op.number)
+    steps = walk.steps.with_layout(parting.steps)
+    numbers = dict.fromkeys(number for step in steps for number in (*step.given, *step.made) if number in walk.makers)
+    found, left = parting, MOST_REDONE
+    for op in ops:
+        if op is parting.op or (found is not parting and op.name not in LAYOUT):
+            break
+        for key, old in walk.made(op).items():
+            for number, new in _others(walk, op, key, numbers):
+                later = [one for one in ops if op.number < one.number <= parting.op.number]
+                left -= len(later)
+                if left < 0:
+                    return found
+                right = walk.leads(key, new, later, parting)
+                if right and not walk.leads(key, old, later, parting):
+                    upto = tuple(one for one in inside if one.number <= op.number) or (op,)
+                    found = replace(walk.parting(op, old, new, key, upto, walk.makers[number]), alike=parting.alike)
+                    break
+    return found
+
+
+def _others(walk: Walk, op: Op, key: int, numbers: Iterable[int]) -> Iterator[tuple[int, Tensor]]:
+    """Yield the reference's tensors that may belong in the place of one of the port's, and that the port makes nowhere else.
+
+    A right tensor may only be arranged otherwise: what a call makes that does what the reference does is not at fault.
+    """
+    old = walk.made(op)[key]
+    array = numpy_of(old)
+    for number in numbers:
+        value, arranging = walk.values[number], op.name in LAYOUT and walk.makers[number].name in LAYOUT
+        known = walk.key_of(number) is not None and number not in walk.matched[key]
+        if value is None or value.size != array.size or known or (walk.matched[key] and not arranging):
+            continue
+        for one in arranged(value, array.shape, flat=True):
+            if one.dtype.kind == array.dtype.kind and not relative(one, array) <= SAME_SINGLE:
+                yield number, walk.as_ports(one).astype(old.dtype)
 
 
 def show(piece: Piece, walk: Walk) -> Diagnosis:

@@ -477,8 +477,8 @@ class CodeJudge:
 
         return found if self._given(1, self._array, take) else {}
 
-    def _nudged(self, number: Literal[0, 1]) -> Mapping[int, Array]:
-        """Return the gradients of the reference's tensors, by their ids, in its layout, where all layers' results are moved a little.
+    def _nudged(self, number: Literal[0, 1], shift: float) -> Mapping[int, Array]:
+        """Return the gradients of the reference's tensors, by their ids, in its layout, where all layers' results are moved by ``shift``.
 
         Where two values are equal, which of them is the largest is up to the framework, and so is which gets the gradient.
         Nothing is returned where the model does not run so.
@@ -488,10 +488,10 @@ class CodeJudge:
         numbers = {one: at for at, one in enumerate(given)}
 
         def moved(value: TracedValue) -> Array:
-            """Return a tensor, each element moved by a random part of `SHIFT`: the same in both models."""
+            """Return a tensor, each element moved by a random part of ``shift``: the same in both models."""
             array = self._array(value)
             generator = np.random.default_rng([self.seed, *array.shape, numbers[id(value)]])
-            return np.asarray(array + SHIFT * (rms(array) or 1.0) * generator.uniform(-1, 1, array.shape))
+            return np.asarray(array + shift * (rms(array) or 1.0) * generator.uniform(-1, 1, array.shape))
 
         def note(pair: CallPair, link: TensorLink, gradient: Tensor) -> None:
             array, layout = self.models[number].side.view(gradient), link.layout
@@ -538,8 +538,10 @@ class CodeJudge:
             what = self._handed(receiver, ours, theirs)
         calls = self._around((pair.reference, pair.port), (ours, theirs), "outputs")
         verdict = replace(self._code(calls, far if expected else inf, what), direction="backward")
-        if odd or not self._tied(ours, far):
+        if odd or not self._agree_moved(ours, far, SHIFT):
             return [verdict]
+        if self._agree_moved(ours, far, 0.0):  # the reference's block takes its own result further, the port's a copy
+            return []
         reason = f"{TIED}: {receiver} gets another gradient (relative {far:.3g})"
         return [replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason, tied=True)]
 
@@ -587,12 +589,12 @@ class CodeJudge:
         slope = "a slope is infinite there, as that of a root, a norm or a logarithm at 0"
         return f"a gradient with NaN or infinity at {expected or actual} elements where {whose}: {slope}"
 
-    def _tied(self, value: TracedValue, apart: float) -> bool:
-        """Tell whether all gradients agree as soon as no two values are equal: each layer gives the reference's, moved a little.
+    def _agree_moved(self, value: TracedValue, apart: float, shift: float) -> bool:
+        """Tell whether all gradients agree where each layer gives the reference's values, moved by ``shift``: then no two are equal.
 
         That of ``value``, which is ``apart``, must lose what a cause takes away: a small difference agrees as it is.
         """
-        ours, theirs = self._nudged(0), self._nudged(1)
+        ours, theirs = self._nudged(0, shift), self._nudged(1, shift)
         least = SAME_SINGLE * max((rms(one) for one in ours.values()), default=0.0)
         nothing = np.zeros(())
         enough = min(SAME_SINGLE * GROWTH, (1 - EXPLAINED) * apart)
@@ -613,8 +615,9 @@ class CodeJudge:
         for pair in self.matching.pairs:
             if pair.port.parent is not None and pair.port.parent not in paired:
                 around = self.runs.port.trace.calls[pair.port.parent]
-                if around.children == [pair.port.number]:
-                    yield CallPair(reference=pair.reference, port=around)
+                wrapped = CallPair(reference=pair.reference, port=around)
+                if around.children == [pair.port.number] and self.compare.stands_for(wrapped):
+                    yield wrapped
 
     @cached_property
     def _agreeing(self) -> list[tuple[CallPair, TensorLink]]:

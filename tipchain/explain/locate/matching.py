@@ -295,12 +295,14 @@ class Matching:
         containers: pairs of calls that hold others; the models' own first.
         reference_only: the reference's innermost calls that are in no pair.
         port_only: the port's.
+        keepers: calls that are no counterparts, of layers that keep the same parameters beside others' layers.
     """
 
     pairs: tuple[CallPair, ...]
     containers: tuple[CallPair, ...]
     reference_only: tuple[Call, ...]
     port_only: tuple[Call, ...]
+    keepers: tuple[CallPair, ...] = ()
 
 
 def match_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], close: Close) -> Matching:
@@ -314,6 +316,8 @@ def match_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], clos
     """
     layers = list(layers)
     given = _uncrossed(_paired_calls(reference, port, layers, close), layers, (reference, port), close)
+    keepers = [pair for pair in given if _holds_others(pair, layers)]
+    given = [pair for pair in given if pair not in keepers]
     ours, theirs = _innermost(reference, given, 0), _innermost(port, given, 1)
     anchors = [pair for pair in given if pair.reference.number in ours and pair.port.number in theirs]
     found = list(anchors)
@@ -330,6 +334,18 @@ def match_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], clos
         containers=tuple(containers),
         reference_only=reference_only,
         port_only=port_only,
+        keepers=tuple(keepers),
+    )
+
+
+def _holds_others(pair: CallPair, layers: Iterable[LayerPair]) -> bool:
+    """Tell whether one of two layers alone calls layers, and some of these are counterparts of layers outside the other."""
+
+    def inside(path: str, around: Call) -> bool:
+        return path == around.path or not around.path or path.startswith(f"{around.path}.")
+
+    return bool(pair.reference.children) != bool(pair.port.children) and any(
+        inside(one.reference, pair.reference) != inside(one.port, pair.port) for one in layers
     )
 
 
@@ -669,6 +685,16 @@ class Comparer:
     def outputs_apart(self, pair: CallPair) -> float:
         """Return how far the outputs of two calls are apart."""
         return self.apart(pair.reference.outputs, pair.port.outputs, self.outputs(pair))
+
+    def stands_for(self, pair: CallPair) -> bool:
+        """Tell whether two calls are given the same tensors, and return as many of the same shapes."""
+        ours, theirs = pair.reference, pair.port
+        inputs, outputs = self.links(ours.inputs, theirs.inputs), self.links(ours.outputs, theirs.outputs)
+        return (
+            len(ours.inputs) == len(theirs.inputs) == len(inputs)
+            and len(ours.outputs) == len(theirs.outputs) == len(outputs)
+            and all(self._same(ours.inputs[link.ours], theirs.inputs[link.theirs]) for link in inputs)
+        )
 
     def results(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
@@ -107,13 +107,13 @@ class Tensors:
         """Pair a tensor that its layer's partner lacks with the weights' match's of another layer.
 
         A matrix that one model keeps itself may be a Linear's in the other. Where the whole models do not match, something
-        is missing, and nothing is paired.
+        is missing, and what holds the same values is paired.
         """
+        alone = [pair for pair in self.pairs if pair.ours is None or pair.theirs is None]
         try:
             slots = match_models(reference, port, names).slots
         except WeightsError:
-            return
-        alone = [pair for pair in self.pairs if pair.ours is None or pair.theirs is None]
+            slots = self._of_equal_values(alone)
         reference_only, port_only = self.unmatched
         mine = {pair.ours.name: pair.layers.reference for pair in alone if pair.ours is not None}
         its = {_first_tensor(pair.theirs): pair.layers.port for pair in alone if pair.theirs is not None}
@@ -139,6 +139,17 @@ class Tensors:
             without(reference_only, lambda slot: slot.name in found),
             without(port_only, lambda slot: _first_tensor(slot) in taken),
         )
+
+    def _of_equal_values(self, alone: Iterable[TensorPair]) -> dict[str, TensorSlot]:
+        """Return the port's tensors of the shape and values of torch's that have no partner; of constants those of one layer."""
+        held: dict[Hashable, tuple[list[TensorSlot], list[TensorSlot]]] = defaultdict(lambda: ([], []))
+        for pair in alone:
+            for side, slot in enumerate((pair.ours, pair.theirs)):
+                if slot is not None:
+                    array = port_array(slot) if side else self.array(slot)
+                    within = pair.layers if is_constant(array) else None
+                    held[within, array.shape, array.tobytes()][side].append(slot)
+        return {ours[0].name: theirs[0] for ours, theirs in held.values() if len(ours) == len(theirs) == 1}
 
     def _unmatched(self, pairs: Sequence[LayerPair]) -> tuple[list[LayerTensors], list[LayerTensors]]:
         """Return the layers in no pair, with those of their tensors that no layer in a pair has too."""
