@@ -72,7 +72,7 @@ def attended(x, mask):
             of_images,
             lambda x: 0.25 * x + 0.75 * x.abs(),
             lambda x: 0.4 * x + 0.6 * x.abs(),
-            "parting PReLU",
+            "parting add",
             "what the reference does at test_causes_in_functions.py:73: `0.25 * x + 0.75 * x.abs()`",
         ),
         (

@@ -198,6 +198,8 @@ def _constants(piece: Piece, walk: Walk) -> Iterator[list[Constant]]:
         step, given = walk.partner(op), walk.given(op)
         for number, (key, tensor) in enumerate(given.items()):
             maker = walk.makers_of.get(key)
+            if maker is not None and key in walk.given(maker):
+                maker = None  # it hands on what it is given, such as a cast to the same type
             made = maker is not None and maker.name not in LIKES and bool(walk.given(maker))
             if made or not tensor.stop_gradient or (array := numpy_of(tensor)).dtype.kind == "c":
                 continue
@@ -209,7 +211,11 @@ def _constants(piece: Piece, walk: Walk) -> Iterator[list[Constant]]:
             known = found.setdefault(key if maker is None else (maker.name, maker.place), {})
             if key not in known or known[key].wanted is None:
                 known[key] = Constant(tensor=tensor, array=array, maker=maker, taker=op, wanted=wanted)
-    yield from ([*one.values()] for one in found.values())
+    tables = {step.name for step in walk.steps if not step.given}
+    for several in found.values():
+        one, *more = several.values()
+        if more or one.maker is None or one.maker.name not in tables:  # else the maker's arguments are told
+            yield [one, *more]
 
 
 def _in_place_of(one: Constant, walk: Walk) -> Iterator[tuple[int, Array]]:
