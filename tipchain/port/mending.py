@@ -55,36 +55,27 @@ class Mending:
         Raises:
             UsageError: a file has changes that are not committed.
         """
-        if error_of(report) and self._raise_less():
-            report = self.align()
-        while report.exit_code == ExitCode.FAILED:
-            for edit in self._edits(report):
-                if self._may_try(edit):
-                    after = self._tried(edit, self.align)
-                    if mends(report, after, edit):
-                        self.kept.append(edit)
-                        report = after
-                        break
-                    _write(edit.file, edit.before)
-            else:
-                return report
-        return report
+        if error_of(report):
+            self._improved(self.error(), of_error, self.error, _goes_on)
+            report = self.align() if self.kept else report
+        return self._improved(report, self._edits, self.align, mends)
 
-    def _raise_less(self) -> bool:
-        """Apply edits until the port runs by itself, or none is left; tell whether any was kept."""
-        error = self.error()
-        while error:
-            for edit in of_error(error):
-                if self._may_try(edit):
-                    left = self._tried(edit, self.error)
-                    if _goes_on(error, left, edit):
-                        self.kept.append(edit)
-                        error = left
-                        break
-                    _write(edit.file, edit.before)
-            else:
-                break
-        return bool(self.kept)
+    def _improved(
+        self,
+        state: T,
+        edits: Callable[[T], Iterator[Rewrite]],
+        run: Callable[[], T],
+        better: Callable[[T, T, Rewrite], bool],
+    ) -> T:
+        """Apply edits of a state until none is left that gives a better one; return the last."""
+        for edit in edits(state):
+            if self._may_try(edit):
+                after = self._tried(edit, run)
+                if better(state, after, edit):
+                    self.kept.append(edit)
+                    return self._improved(after, edits, run, better)
+                _write(edit.file, edit.before)
+        return state
 
     def _may_try(self, edit: Rewrite) -> bool:
         """Tell whether an edit is new, within the number of runs, and agreed to; keep the file as it was first."""
@@ -103,6 +94,8 @@ class Mending:
             raise
 
     def _edits(self, report: RunReport) -> Iterator[Rewrite]:
+        if report.exit_code != ExitCode.FAILED:
+            return
         error = error_of(report)
         if error:
             yield from of_error(error)
