@@ -275,7 +275,7 @@ MOST_COLUMNS = 10**6
 
 
 def text_console(stream: TextIO, width: int | None = None) -> Console:
-    """Return rich's console for a text whose colors are chosen already."""
+    """Return rich's console for a text with its own colors."""
     from rich.console import Console as _Console
 
     return _Console(file=stream, width=width, force_terminal=True, color_system="standard", no_color=False)
@@ -302,7 +302,7 @@ def aligned(text: str, width: int) -> str:
 
 
 def table(rows: Iterable[Sequence[str]], width: int | None = None) -> list[str]:
-    """Return rows with their cells in columns; with a width, the last cell's lines stand below one another."""
+    """Return rows with their cells in columns; with a width, wrap the last cell."""
     from rich.table import Table
     from rich.text import Text
 

@@ -335,7 +335,7 @@ def installed_versions(path: list[str] | None = None) -> dict[str, str]:
 
 
 def needed_packages() -> dict[str, str]:
-    """Return the packages that tipchain needs besides the frameworks, each with what brings it: ``tipchain``, or with an extra."""
+    """Return the packages that tipchain needs besides the frameworks, each with its source: ``tipchain``, or with an extra."""
     from importlib import metadata
 
     frameworks, needed = {name for names in DISTRIBUTIONS.values() for name in names} - {"numpy"}, {}

@@ -187,7 +187,7 @@ _WORDS: Mapping[type, str] = {
 
 
 def expected_of(kind: Json) -> str:
-    """Return what a value of a type is, in words."""
+    """Describe a value's type."""
     kinds = get_args(kind)
     origin: Json = get_origin(kind)
     if origin is Annotated:

@@ -63,7 +63,7 @@ def leaves(
 def pair_names(
     ours: Mapping[str, T], theirs: Mapping[str, T], alike: Callable[[T, T], bool] = lambda *_: True
 ) -> dict[str, str]:
-    """Return the port's name by the reference's: the same one, else the first of those left whose value is alike."""
+    """Return the port's name by the reference's: the same name, else the first left with a value alike."""
     found = {name: name for name in ours if name in theirs}
     rest = [name for name in theirs if name not in found]
     for name in (one for one in ours if one not in theirs):
@@ -116,7 +116,7 @@ def shown_apart(expected: Leaf | None, actual: Leaf | None) -> str:
 
 
 def shown(value: Leaf | None) -> str:
-    """Write a value: a single number, whose last digits may be what differs, with nine of them."""
+    """Write a value; a single number with nine digits, for its last ones may differ."""
     if is_numeric(value):
         return f"{value.item():.9g}" if value.size == 1 else glimpse(value)
     return "nothing" if value is None else f"{value!r:.60}"
@@ -164,7 +164,7 @@ class CodePair:
         return {name: off for name, off in every.items() if off}
 
     def ends(self, at: int, name: str) -> tuple[Leaf | None, Leaf | None]:
-        """Return what both sides make of an input, None where there is none."""
+        """Return both sides' results for an input, None where there is none."""
         ours, theirs = self.values[at]
         return ours.get(name), theirs.get(self.names[name])
 

@@ -153,7 +153,7 @@ def _judge_random(sources: Sources, code: CodePair, random: Sequence[bool], plac
 
 
 def _equal(sources: Sources, code: CodePair) -> str:
-    """Say that all samples are equal, and in what they differ that does not matter."""
+    """Say that all samples are equal, with the differences that do not matter."""
     ours, theirs = sources
     of = "" if ours.whole and theirs.whole else f" of {ours.total}" if ours.total else ", the first"
     notes = [f"{len(code.values)}{of} samples are equal"]
