@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import linecache
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -163,10 +162,7 @@ class Watch:
         frame: FrameType | None = sys._getframe(1) if self.loop.recipe.steps else None  # noqa: SLF001
         while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in LIBRARIES:
             frame = frame.f_back
-        if frame is None:
-            return None
-        file, line = frame.f_code.co_filename, frame.f_lineno
-        return SourceLine(file=file, line=line, code=linecache.getline(file, line).strip())
+        return None if frame is None else SourceLine.at(frame.f_code.co_filename, frame.f_lineno)
 
     def _schedule(self, step: Function, *args: Nested, **options: Nested) -> Nested:
         self.scheduled += 1
