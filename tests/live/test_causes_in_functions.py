@@ -72,7 +72,7 @@ def attended(x, mask):
             of_images,
             lambda x: 0.25 * x + 0.75 * x.abs(),
             lambda x: 0.4 * x + 0.6 * x.abs(),
-            "parting add",
+            "parting multiply",
             "what the reference does at test_causes_in_functions.py:73: `0.25 * x + 0.75 * x.abs()`",
         ),
         (
@@ -80,7 +80,7 @@ def attended(x, mask):
             causal,
             lambda x, mask: attended(x, mask.unsqueeze([1, 2])),
             "parting scaled_dot_product_attention",
-            "the reference `scaled_dot_product_attention(",
+            "the port's `scaled_dot_product_attention(attn_mask=…)`",
         ),
     ],
 )

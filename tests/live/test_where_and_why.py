@@ -417,7 +417,7 @@ def with_places_from_one(self, x):
 @pytest.mark.parametrize(
     ("ours", "theirs", "words", "fix"),
     [
-        (summed, overwriting(), "the reference alone calls `add`", "`total = total + x.sin()`"),
+        (summed, overwriting(), "the reference's `add", "`total = total + x.sin()`"),
         (with_places, with_places_from_one, "is 1, the reference's 0", "pass `end=8`, `start=0` to `arange` at"),
     ],
 )

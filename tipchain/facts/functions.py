@@ -27,25 +27,17 @@ _OPERATORS = _pairs(
 SPECIAL = {f"__{name}__": told for name, told in _OPERATORS.items()}
 """Operators by the name they have here."""
 INPLACE = frozenset({"__iadd__", "__isub__", "__imul__", "__itruediv__"})
-PLAIN = tuple(
+BESIDE = frozenset({"astype", "detach", "rsub"})
+"""Methods that are watched beside those that Paddle lists."""
+UNWATCHED = frozenset(
     """
-        abs add addmm astype baddbmm bmm broadcast_to cast chunk clip clone concat cos cumsum detach divide einsum erf
-        exp expand expand_as flatten flip gather gather_nd index_select log log1p logsumexp masked_fill masked_select
-        matmul max maximum mean min minimum mm mod moveaxis multiply neg norm outer pow prod reciprocal reshape
-        repeat_interleave roll rot90 rsqrt scale sigmoid sign sin softmax split sqrt square squeeze stack std
-        strided_slice subtract sum swapaxes t take_along_axis tanh tensordot tile topk transpose tril triu unbind
-        unflatten unsqueeze unstack var view where amax amin permute sub mul div negative float half bfloat16 double
-        slice concatenate cat add_ subtract_ multiply_ divide_ scale_ clip_ exp_ sqrt_ rsqrt_ reshape_ flatten_
-        squeeze_ unsqueeze_ sigmoid_ tanh_ add_n kron arange linspace full zeros ones eye zeros_like ones_like
-        full_like meshgrid argmax argmin argsort sort median cumprod less_than less_equal greater_than greater_equal
-        equal not_equal floor_divide remainder logical_not logical_and logical_or scatter scatter_nd put_along_axis
-        index_put index_sample index_add diag lerp floor ceil round crop diff cdist trunc searchsorted rsub stft istft
-        expm1 log2 log10 erfinv atan2 multiplex bucketize scatter_nd_add scatter_reduce masked_scatter index_fill take
-        cummax cummin logcumsumexp logaddexp kthvalue quantile nan_to_num nanmean nansum isin bincount unique real imag
-        conj angle hypot to_tensor frac fmax fmin inner cross trace heaviside logit atan tan diagonal
-    """.split()
+    bernoulli bernoulli_ binomial poisson standard_gamma standard_normal normal normal_ log_normal log_normal_ uniform
+    uniform_ exponential_ cauchy_ geometric_ random_ multinomial rand_like randn_like randint_like top_p_sampling
+    svd_lowrank pca_lowrank grad rank shape numel tolist save set_ resize_ is_tensor is_empty is_complex
+    is_floating_point is_integer
+""".split()
 )
-"""Functions of `paddle` and methods of tensors that are watched, beside all of `paddle.nn.functional`."""
+"""Functions that draw numbers, or compute none of what they are given."""
 _SHARED = _pairs(
     """
     negative:neg permute:transpose cat:concat concatenate:concat view:reshape mm:matmul bmm:matmul amax:max
@@ -61,6 +53,7 @@ ALIASES = {
     "less_than": "less",
     "greater_than": "greater",
     "mod": "remainder",
+    "clamp": "clip",
     "swapdims": "transpose",
     "upsample": "interpolate",
 }

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from live_nets import model
 
-from tipchain.explain.causes import walk
 from tipchain.explain.causes.hypotheses import explained
 from tipchain.explain.causes.program import Tap
 
@@ -252,7 +251,7 @@ def test_functions_of_a_table_are_watched(live, causes, pair):
 
 SHOWN = [
     (lambda m, x: m.norm(m.a(x).cumsum(1) * m.b(x).sin()), lambda m, x: m.norm(m.a(x) + m.b(x).cos()), ("sin", "cos")),
-    (lambda m, x: attend(m, x, causal=True), attend, ("add", "tril")),
+    (lambda m, x: attend(m, x, causal=True), attend, ("softmax", "ones_like")),
 ]
 
 
@@ -260,10 +259,9 @@ SHOWN = [
 def test_the_place_is_proved_and_both_statements_are_shown(live, causes, pair, ours, theirs, words):
     cause = causes.first(*pair(ours, theirs), SEQUENCE)
     assert cause.code == "parting"
-    assert all(f"{word}" in cause.message for word in words)
+    assert all(f"`{word}(" in cause.message for word in words)
     assert "what the reference does at test_edits.py:" in cause.fix
-    assert "the port's `" in cause.evidence
-    assert "the reference's `" in cause.evidence
+    assert "with the reference's tensor" in cause.evidence
 
 
 def test_an_equal_statement_behind_a_wrong_layout_is_not_blamed(live, causes, pair):
@@ -279,20 +277,6 @@ def test_an_equal_statement_behind_a_wrong_layout_is_not_blamed(live, causes, pa
     cause = causes.first(*pair(ours, theirs), SEQUENCE)
     assert "y = y.reshape([2, 5, 6])" in cause.fix, cause
     assert "permute" in cause.fix
-
-
-def test_an_expression_is_written_once_however_often_it_is_used(live, causes, pair, monkeypatch):
-    def doubled(m, x):
-        y = m.a(x)
-        for _ in range(12):
-            y = (y * 0.7 + y.sin()) * 0.9
-        return m.b(y)
-
-    seen = []
-    monkeypatch.setattr(walk, "_called", lambda name, parts, call=walk._called: seen.append(name) or call(name, parts))
-    cause = causes.first(*pair(lambda m, x: m.b(m.a(x).cumsum(-1)), doubled), SEQUENCE)
-    assert "cumsum(" in cause.message
-    assert len(seen) < 12**3
 
 
 def test_what_cannot_be_watched_is_no_known_cause(live, causes, pair):

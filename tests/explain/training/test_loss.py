@@ -130,7 +130,7 @@ def test_softmax_that_cuts_low_outputs_is_told_but_no_fault(pieces, kits):
 FAULTS = {
     "softmax twice": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(k.their_loss.softmax(o), y), "extra-call"),
     "sum": lambda k: Case(our_ce(k), their_ce(k, reduction="sum"), "argument", words="is 'sum', the reference's 'mean'"),
-    "no class weights": lambda k: Case(our_ce(k, weight=True), their_ce(k), "parting", words="the reference `cross_entropy(x, y, z)`"),
+    "no class weights": lambda k: Case(our_ce(k, weight=True), their_ce(k), "parting", words="weight=…"),
     "no auxiliary loss": lambda k: Case(
         both(our_ce(k), None, 0, 1)[0], lambda o, y: their_ce(k)(o[0], y), "parting", (LOGITS, OTHER)
     ),
@@ -161,7 +161,7 @@ FAULTS = {
     ),
     "share of positive ones": lambda k: Case(
         lambda o, y: focal(k.our_loss, o, y), lambda o, y: k.their_loss.sigmoid_focal_loss(o, y, alpha=0.6, reduction="mean"),
-        "parting", labels=BITS, words="it makes `sigmoid_focal_loss(x, y)` at test_loss.py",
+        "parting", labels=BITS, words="the port's `sigmoid_focal_loss(alpha=0.6, reduction=mean)` (test_loss.py",
     ),
     "a sigmoid for each class": lambda k: Case(
         our_ce(k),
@@ -181,13 +181,6 @@ def test_what_differs_is_named(pieces, kits, name):
     assert found.diagnoses[0].port_path == "loss"
     assert case.words in found.diagnoses[0].message
     assert f"expected {found.numbers['reference_loss']:.9g}, actual" in found.reason
-
-
-def test_both_statements_are_shown_with_their_settings_and_values(pieces, kits):
-    (cause,) = run(pieces, kits, FAULTS["share of positive ones"]).diagnoses
-    assert "the port's `sigmoid_focal_loss(alpha=0.6, reduction=mean)` (test_loss.py" in cause.evidence
-    assert " makes 0.115942 of [" in cause.evidence
-    assert "(8x5)" in cause.evidence
 
 
 def test_what_nothing_explains_is_shown(pieces, kits):

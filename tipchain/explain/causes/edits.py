@@ -6,8 +6,7 @@ import inspect
 import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import SequenceMatcher
-from itertools import combinations, permutations, takewhile
+from itertools import combinations, permutations
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +23,7 @@ from tipchain.explain.causes.hypotheses import (
     place_of,
     same_setting,
 )
-from tipchain.explain.causes.lines import Frame, codes_of, forwards, innermost, only_pair_unlike, only_unlike, opposite
+from tipchain.explain.causes.lines import Frame, innermost
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import (
     LAYER,
@@ -45,10 +44,9 @@ from tipchain.explain.causes.program import (
     with_tensors,
 )
 from tipchain.explain.causes.tensors import own_tensors
-from tipchain.explain.causes.walk import CASTING, Parting, Walk, acts_of, glimpse, origin
+from tipchain.explain.causes.walk import CASTING, Parting, Walk, acts_of
 from tipchain.explain.findings import CodeEdit
 from tipchain.explain.locate.differences import Sketch
-from tipchain.explain.preflight.parameters import describe_values
 from tipchain.facts.functions import DEFAULTS, NAMES, OPPOSITES
 from tipchain.framework_types import Array, Function, Nested, Options, Setting, Tensor
 from tipchain.numbers.tolerance import SAME_SINGLE
@@ -511,7 +509,7 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
         given.append(walk.number_of(one.op, one.op.args[places[0]]))
     step, key, takers = extra[0], given[0], [one.op for one in group]
     maker = walk.makers_of.get(key) if key is not None and all(one in takers for one in walk.consumers[key]) else None
-    statement = _nearest([op], step, walk)
+    statement, _ = walk.statements(op, step)
     own = maker is not None and maker.place not in ("", op.place)
     behind = maker if maker and own and statement in maker.frames and statement not in op.frames else None
     numbers = [value for value in step.kwargs.values() if _kind(value) == "number"]
@@ -531,7 +529,7 @@ def _missing_behind(group: Sequence[Parting], piece: Piece, walk: Walk) -> Itera
             return
         acts[one.op.number] = constant(made)
     op, step = group[0].op, group[0].step
-    statement = _nearest([op], step, walk)
+    statement, _ = walk.statements(op, step)
     yield _lacking(group, step, acts, ("after", op), statement, piece)
 
 
@@ -755,123 +753,38 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     groups = alike(walk.partings)
     if not groups:
         return
-    first = origin(walk, groups[0][0])
-    told = groups[0] if first is groups[0][0] else [first]
-    ours = [op for one in told for op in walk.ops.with_layout(one.ops)]
-    theirs = [step for one in told for step in walk.steps.with_layout(one.steps)]
-    op, step = first.op, first.step
-    where = place_of(op, piece)
-    made, wanted = walk.expression(first), walk.reference_expression(first)
-    arranged = any(one.name in LAYOUT - CASTING for one in ours)
-    same = made == wanted or (made == walk.reference_expression(first, shared=True) and not arranged)
-    apart = differences(op, step, walk) if same else []
-    if apart:
-        made += f" with {', '.join(f'{name}={index_text(value)}' for _, name, value, _ in apart)}"
-        wanted += f" with {', '.join(f'{name}={index_text(value)}' for _, name, _, value in apart)}"
-        same = False
-    code, lead = _left_unused(piece, walk, theirs) or ("parting", "")
-    mine, other = _first_unlike(ours, theirs, walk) or (op, step)
-    at = next((one for one in (other, *reversed(theirs)) if one.place), None)
-    frames, others = (dict.fromkeys(frame for one in calls for frame in one.frames) for calls in (ours, theirs))
-    otherwise = only_pair_unlike(frames, others, [*codes_of(frames), *forwards(piece.port)], codes_of(others))
-    fix, lines = f"compare the code of {piece.shown} with the reference's", Lines()
-    if at is not None:
-        here, there = otherwise or _statements(mine, at, first, walk)
-        if here.reading == there.reading:
-            here, there = only_unlike(codes_of(frames), codes_of(others)) or (here, there)
-        where_at = f" at {here.place}" if here.place != mine.place else place_of(mine, piece)
-        fix = f"do{where_at} (`{here.line}`) what the reference does at {there.place}: `{there.line}`"
-        lines = Lines(here.source, there.source)
-    beside = f"; {len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""
-    given = [walk.matched[key] for key in walk.given(op)]
-    equal = bool(given) and all(set(one) & set(step.given) for one in given)
-    how = " of the reference's tensors, with other values" if equal else " of another tensor than the reference"
-    old, new = numpy_of(first.old), numpy_of(first.new)
-    alike_shown = glimpse(old) == glimpse(new)
-    how += f": {describe_values(new, old, lambda: None)[1] if alike_shown else f'{glimpse(old)} for {glimpse(new)}'}"
-    message = f"{lead}it makes {made}{where}{how if same else f', the reference {wanted}'}"
+    op, step = walk.first_apart()
+    here, there = walk.statements(op, step)
+    beside = f"{len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""
     count = len(walk.partings)
     proof = f"tensors at {count} calls" if count > 1 else "tensor there"
+    unused, shown = (
+        _left_unused(piece, walk),
+        f"the port's {walk.statement(op)}; the reference's {walk.statement(step)}",
+    )
     yield Hypothesis(
-        code=code,
+        code="parting" if not unused else "operand",
         name=class_of(op.layer) if op.name == LAYER else op.name,
         confirmed=False,
         changes=len(groups),
         acts=acts_of(walk.partings, piece.paddle.assign),
-        message=f"{message}{beside}{only_in_one(ours, theirs, walk)}",
-        fix=fix,
-        evidence=f"with the reference's {proof} the error is gone; the port's {walk.statement(op, quoted=False)}; "
-        f"the reference's {walk.statement(step, quoted=False)}",
+        message="; ".join(filter(None, (unused, shown, beside))),
+        fix=f"do at {here.place} (`{here.line}`) what the reference does at {there.place}: `{there.line}`",
+        evidence=f"with the reference's {proof} the error is gone",
         place=holder_of((op for one in walk.partings for op in one.ops), piece),
-        lines=lines,
+        lines=Lines(here.source, there.source),
     )
 
 
-def _first_unlike(ours: Iterable[Op], theirs: Iterable[Op], walk: Walk) -> tuple[Op, Op] | None:
-    """Return the first calls of two stretches, as long as these call the same, that are written otherwise and make something else."""
-    both = zip(*(sorted(one, key=lambda call: call.number) for one in (ours, theirs)), strict=False)
-    for op, step in takewhile(lambda pair: pair[0].name == pair[1].name, both):
-        shapes = [list(one.shape) for one in walk.made(op).values()]
-        same = shapes == [list(array.shape) for at in step.made if (array := walk.values[at]) is not None]
-        right = same and all(walk.matched[key] for key in walk.made(op))
-        if op.place and step.place and not right and innermost(op.frames).reading != innermost(step.frames).reading:
-            return op, step
-    return None
-
-
-def _statements(op: Op, step: Op, parting: Parting, walk: Walk) -> tuple[Frame, Frame]:
-    """Return the statements around two calls that show the difference.
-
-    Of a tensor that only the port's stretch is given it is the statement that hands it on, in the function that made it; else
-    the innermost statement that reads otherwise.
-    """
-    if step is not parting.step and op is parting.op:  # a call too few
-        return _nearest([op, *walk.ops.with_layout(parting.ops)], step, walk), innermost(step.frames)
-    taken, wanted = walk.stretch(parting)
-    for key, takers in taken.items():
-        maker, frames = walk.makers_of.get(key), takers[0].frames
-        level = len(maker.frames) if maker is not None else len(frames)
-        if not wanted.intersection(walk.matched[key]) and 0 < level < len(frames) and len(step.frames) >= level:
-            return frames[-level], step.frames[-level]
-    both = list(zip(op.frames, step.frames, strict=False))
-    apart = [(mine, other) for mine, other in both if mine.reading != other.reading]
-    found = apart or both or [(innermost(op.frames), innermost(step.frames))]
-    return found[0]
-
-
-def _nearest(ops: Sequence[Op], step: Op, walk: Walk) -> Frame:
-    """Return the statement around some calls or their makers that reads most like the reference's."""
-    makers = [walk.makers_of[key] for op in ops for key in walk.given(op) if key in walk.makers_of]
-    level, wanted = len(step.frames), innermost(step.frames)
-    every = dict.fromkeys(op.frames[-level] for op in (*ops, *makers) if 0 < level <= len(op.frames))
-    every = every or dict.fromkeys(frame for op in (*ops, *makers) for frame in op.frames)
-    against = opposite(wanted, codes_of(every))
-    if against is not None and against[0].reading != wanted.reading:
-        return against[0]
-    return max(every, key=lambda frame: SequenceMatcher(None, frame.reading, wanted.reading).ratio(), default=Frame())
-
-
-def _left_unused(piece: Piece, walk: Walk, theirs: Sequence[Op]) -> tuple[str, str] | None:
-    """Return the kind and words of a layer, or a tensor of the layer's own, that the reference uses there and the port never."""
+def _left_unused(piece: Piece, walk: Walk) -> str:
+    """Return in words a layer, or a tensor of the layer's own, that the reference uses where the two part and the port never."""
+    theirs = walk.steps.with_layout(walk.partings[0].steps)
     for path, partner in piece.idle.items():
-        step = next((one for one in theirs if one.name == LAYER and one.said == partner), None)
-        if step is not None:
-            return "missing-call", f"it never calls `{path}`, the reference does{_at(step)}: "
+        if any(one.name == LAYER and one.said == partner for one in theirs):
+            return f"it never calls `{path}`, the reference does"
     used = {id(one) for op in walk.ops for one in (*piece.tensors((op.args, op.kwargs)), op.written)}
     given = {number for one in theirs for number in one.given}
     for name, tensor in own_tensors(piece):
         if id(tensor) not in used and given & set(walk.find(numpy_of(tensor))) and "float" in str(tensor.dtype):
-            return "operand", f"its `{name}` is not used, the reference's is: "
-    return None
-
-
-def only_in_one(ours: Sequence[Op], theirs: Sequence[Op], walk: Walk) -> str:
-    """Return in words which functions of two stretches of code the other program calls nowhere."""
-    every = {op.name for op in walk.ops}, {step.name for step in walk.steps}
-    mine, others = {op.name for op in ours} - every[1], {step.name for step in theirs} - every[0]
-    words = []
-    for who, names in (("it alone", mine), ("the reference alone", others)):
-        listed = sorted(names - LAYOUT - {LAYER})
-        if listed:
-            words.append(f"{who} calls {', '.join(f'`{one}`' for one in listed)}")
-    return f"; {', '.join(words)}" if words else ""
+            return f"its `{name}` is not used, the reference's is"
+    return ""

@@ -271,6 +271,11 @@ def reading(line: str) -> str:
     return re.sub(r",\)", ")", words.translate(BRACKETS))
 
 
+def likeness(one: str, other: str) -> float:
+    """Return the share of equal letters of two statements."""
+    return 1.0 if one == other else SequenceMatcher(None, one, other, autojunk=False).ratio()
+
+
 LEAST_ALIKE = 0.4
 """Share of equal letters from which two statements may stand opposite each other."""
 
@@ -408,8 +413,7 @@ def _aligned(mine: tuple[str, ...], others: tuple[str, ...]) -> list[int | None]
     gains = np.zeros((len(mine), len(others)))
     for row, one in enumerate(mine):
         for column, other in enumerate(others):
-            share = 1.0 if one == other else SequenceMatcher(None, one, other, autojunk=False).ratio()
-            gains[row, column] = max(share - LEAST_ALIKE, 0.0)
+            gains[row, column] = max(likeness(one, other) - LEAST_ALIKE, 0.0)
     found: list[int | None] = [None] * len(mine)
     for row, column in best_pairs(gains[::-1, ::-1]):  # of equal ones the last
         found[len(mine) - 1 - row] = len(others) - 1 - column

@@ -16,7 +16,7 @@ import numpy as np
 from tipchain.explain.causes.lines import Frames, callers, innermost
 from tipchain.explain.locate.differences import Sketch
 from tipchain.explain.locate.trace import take_out
-from tipchain.facts.functions import ALIASES, CREATORS, INPLACE, OF_TORCH, PLAIN, SPECIAL
+from tipchain.facts.functions import ALIASES, BESIDE, CREATORS, INPLACE, OF_TORCH, SPECIAL, UNWATCHED
 from tipchain.framework_types import Array, Function, Model, Nested, Options, Tensor
 from tipchain.frameworks.base import map_nested
 
@@ -58,6 +58,7 @@ class Op:
         holder: the path within the piece of the layer whose own code made the call.
         function: what was called.
         written: the tensor that the call wrote to; its first argument is then a copy of what that was.
+        named: the names of the tensors that it was given by name, where torch tells such.
     """
 
     number: int
@@ -74,6 +75,7 @@ class Op:
     holder: str = ""
     function: Nested = None
     written: Tensor = None
+    named: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:
@@ -243,6 +245,7 @@ class Recorder:
                     frames=callers(),
                     given=tuple(given),
                     made=tuple(numbers),
+                    named=tuple(key for key, one in kwargs.items() if self.ops.is_tensor(one)),
                     args=args,
                     kwargs=kwargs,
                     result=made,
@@ -270,10 +273,11 @@ class Tap:
         """Watch Paddle's functions, its tensors' methods, and the calls of the layers that are ``atomic``."""
         tensor = type(self.paddle.to_tensor(0.0))
         functional = self.paddle.nn.functional
-        names = {one.rstrip("_") for one in dir(functional) if one[0] != "_"}
+        listed = {*self.paddle.__all__, *self.paddle.tensor.tensor_method_func, *BESIDE} - UNWATCHED
+        names = {one.rstrip("_") for one in dir(functional) if one[0] != "_"} | listed
         with self._undo:
             for holder in (functional, self.paddle, tensor, self.paddle.signal):
-                for name in sorted({*PLAIN, *names, *(f"{one}_" for one in names)}):
+                for name in sorted({*names, *(f"{one}_" for one in names)} - UNWATCHED):
                     self._wrap(holder, name, name)
             for holder in (self.paddle.fft, self.paddle.linalg):
                 for name in holder.__all__:
@@ -495,6 +499,7 @@ class ReferenceProgram(Program):
                 given=tuple(one for one in known if one is not None),
                 made=tuple(one for one in made if one >= 0),
                 kwargs={key: one for key, one in arguments.items() if is_plain(one)},
+                named=tuple(key for key, one in arguments.items() if not key.isdigit() and self.is_tensor(one)),
             )
         )
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from tipchain.core.language import listed
 from tipchain.core.progress import Pace
-from tipchain.explain.causes.edits import alike, by_substitution, cut_gradients, edits, only_in_one, other_layers
+from tipchain.explain.causes.edits import alike, by_substitution, cut_gradients, edits, other_layers
 from tipchain.explain.causes.hypotheses import (
     Hypothesis,
     Lines,
@@ -476,7 +476,6 @@ def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
     """Return both statements at which the programs part, for no edit mends the error."""
     best = trials.best()
     tried = f"{len(trials.trials)} edits were tried in {piece.runs} runs, {trials.failed} could not be run"
-    tried += only_in_one(trials.base.ops, piece.record, trials.walk) if piece.backward else ""
     own = [f"{called(op)}{place_of(op, piece)}" for op in trials.base.ops if has_own_backward(op)]
     if piece.backward and own:
         tried += f"; its results agree, and {listed(own, TOLD)} has a backward of its own, which may be wrong"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
+from itertools import permutations, zip_longest
 
 import numpy as np
 
-from tipchain.explain.causes.lines import codes_of, forwards, innermost, only_return, only_unlike
+from tipchain.explain.causes.lines import Frame, codes_of, forwards, innermost, likeness, only_return, only_unlike
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, LAYOUT, Act, Op, Program, has_own_backward, is_plain, numpy_of
 from tipchain.explain.findings import Diagnosis, shown_path, source_of
@@ -401,50 +400,77 @@ class Walk:
         return "what goes in" if taker is None else f"what goes into `{taker.path or taker.line or taker.name}`"
 
     def first_apart(self) -> tuple[Op, Op]:
-        """Return the first calls whose results the other program lacks; else the last ones."""
-        for parting in self.partings:
-            if not relative(numpy_of(parting.new), numpy_of(parting.old)) <= SAME_SINGLE:
-                first = origin(self, parting)
-                return first.op, first.step
-        otherwise = self.used_otherwise() if self.ended_alike else None
-        if otherwise is not None:
-            return otherwise
-        theirs, ours = self._unlike()
-        if not theirs or not ours or self.ended_alike:
-            theirs = [one for one in self.ops if one.name not in LAYOUT][-1:]
-            ours = [one for one in self.steps if one.name not in LAYOUT][-1:]
-        return theirs[0], ours[0]
+        """Return the first call of each program whose result the other lacks, of those that the first parting rests on."""
+        parting = next(iter(self.partings), None)
+        ends = [set[int](), set[int]()] if parting is None else [{parting.key}, {*parting.step.made}]
+        known = {one for found in self.matched.values() for one in found}
+        theirs = _frontier(self.ops, ends[0], lambda key: not self.matched.get(key))
+        ours = _frontier(self.steps, ends[1], lambda number: number not in known)
+        pairs = [
+            (op, step, (op.name == step.name) + self._given_alike(op, step))
+            for step in ours or self.steps[-1:]
+            for op in theirs or self.ops[:1]
+        ]
+        op, step, _ = max(pairs, key=lambda one: one[2])  # of those alike the first
+        for _ in self.ops:  # back to where the port arranges a tensor otherwise
+            key, number, arranged = self._unlike(op, step)
+            if not arranged or (key not in self.makers_of and number not in self.makers):
+                break
+            op, step = self.makers_of.get(key, op), self.makers.get(number, step)
+        return op, step
 
-    def used_otherwise(self) -> tuple[Op, Op] | None:
-        """Return the first calls of a tensor that both have which are not of the same functions; None where there are none."""
-        for key, found in self.matched.items():
-            theirs = [op for op in self.consumers.get(key, ()) if op.name not in LAYOUT]
-            ours = [step for step in self.steps if step.name not in LAYOUT and set(found).intersection(step.given)]
-            names, others = Counter(op.name for op in theirs), Counter(step.name for step in ours)
-            if theirs and ours and names != others:
-                op = next((one for one in theirs if one.name in names - others), theirs[0])
-                return op, next((one for one in ours if one.name in others - names), ours[0])
-        return None
+    def _unlike(self, op: Op, step: Op) -> tuple[int, int, bool]:
+        """Return the first tensors that two calls of one function are given in one place and that differ, though both have them.
 
-    def _unlike(self) -> tuple[list[Op], list[Op]]:
-        """Return the calls of each program whose results the other lacks, up to float32's rounding."""
+        The last of the three tells whether one is the other arranged otherwise; the first two are -1 where there are none.
+        """
+        for key, number in zip(op.given, step.given, strict=False) if op.name == step.name else ():
+            found, value = set(self.matched[key]), self.values[number]
+            if value is None or not found:
+                continue
+            if number in found:
+                otherwise = not self._laid_alike(value.squeeze(), numpy_of(self.ops.values[key]).squeeze())
+            else:
+                otherwise = bool(found & self._arranged_from(number))
+            if otherwise or (number not in found and self.key_of(number) is not None):
+                return key, number, otherwise
+        return -1, -1, False
 
-        def near(array: Array) -> Iterator[int]:
-            for number in self.sizes.get(array.size, ()):
-                value = self.values[number]
-                if value.shape == array.shape and relative(value, array) <= SAME_SINGLE:
-                    yield number
+    def _laid_alike(self, one: Array, other: Array) -> bool:
+        """Tell whether two arrays of the same values have them in the same places, whatever the order of axes."""
+        if one.shape == other.shape:
+            return self._same(one, other)
+        fitting = arranged(one, other.shape) if sorted(one.shape) == sorted(other.shape) else ()
+        return not fitting or any(self._same(each, other) for each in fitting)
 
-        found = {
-            key: self.matched[key] or tuple(near(numpy_of(one)))
-            for op in self.ops
-            for key, one in self.made(op).items()
-        }
-        known = self.shared.union(*found.values())
-        return (
-            [op for op in self.ops if not all(found[key] for key in self.made(op))],
-            [step for step in self.steps if not known.intersection(step.made)],
-        )
+    def _arranged_from(self, number: int) -> set[int]:
+        """Return the reference's tensors of which one is another arrangement."""
+        maker = self.makers.get(number)
+        steps = self.steps.with_layout([maker]) if maker is not None and maker.name in LAYOUT else []
+        return {one for step in steps for one in step.given}
+
+    def _given_alike(self, op: Op, step: Op) -> bool:
+        """Tell whether two calls are given a tensor that both programs have, or none at all."""
+        return any(set(self.matched[key]) & set(step.given) for key in self.given(op)) or not (op.given or step.given)
+
+    def statements(self, op: Op, step: Op) -> tuple[Frame, Frame]:
+        """Return the port's statement and the reference's where a call of each part.
+
+        Of code that is written alike but for one statement, it is that. Where they call other functions, it is the port's
+        statement that reads most like the reference's: that of the call, or of those that made what both calls are given.
+        """
+        mine, others = (codes_of(frame for one in calls for frame in one.frames) for calls in (self.ops, self.steps))
+        if apart := only_unlike([*mine, *forwards(self.piece.port)], others):
+            return apart
+        here, there = innermost(op.frames), innermost(step.frames)
+        shared = [key for key in (*op.made, *self.given(op)) if set(self.matched[key]) & set(step.given)]
+        key, number, _ = self._unlike(op, step)
+        if key >= 0:
+            return _handed_on(op, self.makers_of.get(key)), _handed_on(step, self.makers.get(number))
+        if op.name == step.name or not shared:
+            return here, there
+        makers = [innermost(self.makers_of[key].frames) for key in shared if key in self.makers_of]
+        return max([here, *makers], key=lambda one: likeness(one.reading, there.reading)), there
 
     def statement(self, call: Op, *, quoted: bool = True) -> str:
         """Write a call, its line if ``quoted``, and the values that go in and come out."""
@@ -454,112 +480,57 @@ class Walk:
             [array for one in each if (array := program.array(one)) is not None] for each in (numbers, call.made)
         )
         settings = {key: one for key, one in call.kwargs.items() if not key.isdigit()}
-        told = ", ".join(f"{key}={one}" for key, one in settings.items() if one is not None and is_plain(one))
+        named = dict.fromkeys(call.named, "…") | {
+            key: one for key, one in settings.items() if one is not None and is_plain(one)
+        }
+        told = ", ".join(f"{key}={one}" for key, one in named.items())
         line = f" ({call.place}: `{call.line}`)" if call.place and quoted else ""
         return f"`{call.said}({told})`{line} makes {', '.join(map(glimpse, made))} of {', '.join(map(glimpse, given))}"
 
-    def statements_after(self, op: Op, step: Op) -> str:
-        """Write the results of the calls after two that part, which the other program lacks."""
-        theirs, ours = self._unlike()
-        theirs = [one for one in theirs if one.number > op.number][:MOST_SHOWN]
-        ours = [one for one in ours if one.number > step.number][:MOST_SHOWN]
-        shown = [f"then the port's {self.statement(one)}" for one in theirs]
-        return "; ".join([*shown, *(f"then the reference's {self.statement(one)}" for one in ours)])
 
-    def expression(self, parting: Parting) -> str:
-        """Return the port's result as one expression of tensors that both have."""
-        return self._expression(self.ops, parting.ops, parting.key)
-
-    def reference_expression(self, parting: Parting, *, shared: bool = False) -> str:
-        """Return the reference's result likewise; functions as torch names them, or as both are compared if ``shared``."""
-        number = next(one for one in parting.step.made if one in self.makers)
-        return self._expression(self.steps, parting.steps, number, shared=shared)
-
-    def _expression(self, program: Program, calls: Sequence[Op], number: int, *, shared: bool = False) -> str:
-        inside = {op.number for op in program.with_layout(calls)}
-        letters: dict[int, str] = {}
-        written: dict[int, str] = {}
-
-        def write(number: int) -> str:
-            op = program.makers.get(number)
-            if op is None or op.number not in inside or number in op.given:
-                count = len(letters)
-                return letters.setdefault(number, "xyzuvw"[count] if count < 6 else f"t{count}")
-            if op.name in CASTING and op.given:
-                return write(op.given[0])
-            if number not in written:  # what is used twice would be written twice, and what that uses four times
-                if program is self.steps:
-                    inside.discard(op.number)
-                given = op.given if op.written is None else self.given(op)
-                said = op.name if shared and op.name != LAYER else op.said
-                written[number] = _called(said, [write(one) for one in given])[: LONGEST + 1]
-            return written[number]
-
-        text = write(number)
-        return f"`{text}`" if len(text) <= LONGEST else f"`{text[:LONGEST]}…`"
+def _handed_on(call: Op, maker: Op | None) -> Frame:
+    """Return the statement that hands a tensor on to a call, in the function that had it made."""
+    outwards = zip_longest(reversed(call.frames), reversed(maker.frames if maker is not None else ()))
+    return next((one for one, other in outwards if one is not None and one != other), innermost(call.frames))
 
 
-MOST_REDONE = 400
-"""Calls that are done again at most to find where a wrong tensor comes from."""
+def _frontier(program: Program, ends: Collection[int], lacking: Callable[[int], bool]) -> list[Op]:
+    """Return the calls that make of what both programs have the first tensors that the other lacks.
 
-
-def origin(walk: Walk, parting: Parting) -> Parting:
-    """Return the first calls from which a parting comes: with the reference's result there, the port's later calls make the right tensor.
-
-    Of calls that only arrange what they are given, it is the last one.
+    Args:
+        program: one side's calls.
+        ends: the tensors that rest on them; where there are none, all that no call is given.
+        lacking: tells of a tensor whether the other program lacks it.
     """
-    inside = walk.ops.with_layout(parting.ops)
-    before = [walk.makers_of[key] for op in inside for key in walk.given(op) if key in walk.makers_of]
-    ops = sorted({op.number: op for op in (*before, *inside)}.values(), key=lambda op: op.number)
-    steps = walk.steps.with_layout(parting.steps)
-    numbers = dict.fromkeys(number for step in steps for number in (*step.given, *step.made) if number in walk.makers)
-    found, left = parting, MOST_REDONE
-    for op in ops:
-        if op is parting.op or (found is not parting and op.name not in LAYOUT):
-            break
-        for key, old in walk.made(op).items():
-            for number, new in _others(walk, op, key, numbers):
-                later = [one for one in ops if op.number < one.number <= parting.op.number]
-                left -= len(later)
-                if left < 0:
-                    return found
-                right = walk.leads(key, new, later, parting)
-                if right and not walk.leads(key, old, later, parting):
-                    upto = tuple(one for one in inside if one.number <= op.number) or (op,)
-                    found = replace(walk.parting(op, old, new, key, upto, walk.makers[number]), alike=parting.alike)
-                    break
-    return found
-
-
-def _others(walk: Walk, op: Op, key: int, numbers: Iterable[int]) -> Iterator[tuple[int, Tensor]]:
-    """Yield the reference's tensors that may belong in the place of one of the port's, and that the port makes nowhere else.
-
-    A right tensor may only be arranged otherwise: what a call makes that does what the reference does is not at fault.
-    """
-    old = walk.made(op)[key]
-    array = numpy_of(old)
-    for number in numbers:
-        value, arranging = walk.values[number], op.name in LAYOUT and walk.makers[number].name in LAYOUT
-        known = walk.key_of(number) is not None and number not in walk.matched[key]
-        if value is None or value.size != array.size or known or (walk.matched[key] and not arranging):
+    made = [number for op in program for number in op.made]
+    left = [
+        number for number in made if (number in ends if ends else number not in program.consumers and lacking(number))
+    ]
+    found, seen = list[Op](), set[int]()
+    while left:
+        op = program.makers[left.pop()]
+        if op.number in seen:
             continue
-        for one in arranged(value, array.shape, flat=True):
-            if one.dtype.kind == array.dtype.kind and not relative(one, array) <= SAME_SINGLE:
-                yield number, walk.as_ports(one).astype(old.dtype)
+        seen.add(op.number)
+        before = [
+            one
+            for one in op.given
+            if lacking(one) and one not in op.made and one in program.makers and program.makers[one].frames
+        ]
+        left += before
+        found += [] if before else [op]
+    return sorted(found, key=lambda one: one.number)
 
 
 def show(piece: Piece, walk: Walk) -> Diagnosis:
     """Show both statements at which two programs part, with the values that go in and come out."""
     path, (theirs, ours) = piece.theirs.path, walk.first_apart()
-    after = walk.statements_after(theirs, ours)
+    here, there = walk.statements(theirs, ours)
     statements = f"the port's {walk.statement(theirs)}; the reference's {walk.statement(ours)}"
-    fix = f"do at {theirs.place or f'`{theirs.name}`'} what the reference does at {ours.place or f'`{ours.said}`'}"
-    places = [innermost(one.frames).source for one in (theirs, ours)]
-    mine, others = (codes_of(frame for one in calls for frame in one.frames) for calls in (walk.ops, walk.steps))
-    if apart := only_unlike([*mine, *forwards(piece.port)], others):
-        here, there = apart
-        places = [here.source, there.source]
-        fix = f"do at {here.place} (`{here.line}`) what the reference does at {there.place}: `{there.line}`"
+    fix, places = (
+        f"do at {here.place} (`{here.line}`) what the reference does at {there.place}: `{there.line}`",
+        [here.source, there.source],
+    )
     own = next((op for op in walk.ops if has_own_backward(op)), None)
     if walk.ended_alike:
         statements = f"the values agree, and the gradients do not: {statements}"
@@ -575,7 +546,7 @@ def show(piece: Piece, walk: Walk) -> Diagnosis:
         code="parting",
         port_path=path,
         message=f"{shown_path(path)}: {statements}",
-        evidence=after or "all that both make before is equal",
+        evidence="all that both make before is equal",
         fix=fix,
         place=places[0],
         reference_place=places[1],
@@ -598,17 +569,6 @@ def glimpse(array: Array) -> str:
         return values[0]
     more = ", …" if array.size > MOST_WHOLE else ""
     return f"[{', '.join(values)}{more}] ({'x'.join(map(str, array.shape))})"
-
-
-SIGNS = {"add": "+", "sub": "-", "subtract": "-", "mul": "*", "multiply": "*", "div": "/", "divide": "/", "matmul": "@"}
-LONGEST = 120
-"""Letters of an expression that a message has at most."""
-
-
-def _called(name: str, parts: Sequence[str]) -> str:
-    if name in SIGNS and len(parts) == 2:
-        return f"({parts[0]} {SIGNS[name]} {parts[1]})"
-    return f"{name}({', '.join(parts)})"
 
 
 def arranged(array: Array, shape: Sequence[int], *, flat: bool = False) -> Iterator[Array]:
