@@ -30,20 +30,6 @@ class Difference(dict[str, float]):
         self.problem = problem
 
 
-class _LineFile(logging.Handler):
-    """Appends each line and closes the file again, so that nothing is left open."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("")
-
-    def emit(self, record: logging.LogRecord) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(self.format(record) + "\n")
-
-
 def init_logger(log_file: str | None = None, name: str = "root", log_level: int = logging.DEBUG) -> logging.Logger:
     """Return a logger that writes reprod_log's lines to stdout and, if named, to a file that it empties first.
 
@@ -55,9 +41,11 @@ def init_logger(log_file: str | None = None, name: str = "root", log_level: int 
     logger.propagate = False
     for old in [handler for handler in logger.handlers if getattr(handler, "of_tipchain", False)]:
         logger.removeHandler(old)
+        old.close()
     handlers: list[logging.Handler] = [logging.StreamHandler(stream=sys.stdout)]
     if log_file is not None:
-        handlers.append(_LineFile(Path(log_file)))
+        Path(log_file).parent.mkdir(parents=True, exist_ok=True)
+        handlers.append(logging.FileHandler(log_file, mode="w", encoding="utf-8"))
     form = logging.Formatter("[%(asctime)s] %(name)s %(levelname)s: %(message)s", datefmt="%Y/%m/%d %H:%M:%S")
     for handler in handlers:
         handler.of_tipchain = True  # type: ignore[attr-defined]
