@@ -158,9 +158,9 @@ def tell(error: BaseException) -> str | None:
 
 def message_of(error: BaseException) -> str:
     """Return the first telling line of an error's message, or of a kernel's summary."""
-    _, _, summary = str(error).rpartition("Error Message Summary:")
+    summary = str(error).rpartition("Error Message Summary:")[2].rpartition("In user code:")[2]
     lines = [line.strip() for line in summary.splitlines()]
-    telling = [line for line in lines if line not in ("", "In user code:") and set(line) != {"-"}]
+    telling = [line for line in lines if line and set(line) != {"-"}]
     if len(telling) > 1 and telling[0].endswith(":"):
         return f"{telling[0]} {telling[1]}"
     return _KERNEL.sub("", telling[0]) if telling else ""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import cached_property
 from typing import Literal
 
 from tipchain.errors import UsageError
@@ -60,7 +59,7 @@ Method = Literal["mean", "min", "max", "all"]
 METHODS: tuple[Method, ...] = ("mean", "min", "max", "all")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
     """Either reprod_log's rule (``method`` and ``threshold``) or ``rtol`` and ``atol``.
 
@@ -86,6 +85,8 @@ class Tolerance:
     atol: float | None = None
     equal_nan: bool = False
     reason: str = ""
+    _methods: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    _text: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -96,26 +97,26 @@ class Tolerance:
             raise UsageError("a tolerance needs either a threshold or rtol and atol, not both")
         for name in ("threshold", "rtol", "atol"):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, (int, float)) and value >= 0):
+            if value is None:
+                continue
+            if not isinstance(value, (int, float)) or not value >= 0:
                 raise UsageError(f"{name} must be a number >= 0, found {value!r}")
+        methods: tuple[str, ...] = ("min", "max", "mean") if self.method == "all" else (self.method,)
+        if self.threshold is None:
+            methods, text = (), f"rtol {self.rtol:g}, atol {self.atol:g}"
+        else:
+            text = f"{' and '.join(methods)} <= {self.threshold:g}"
+        # Thousands of verdicts ask for these.
+        object.__setattr__(self, "_methods", methods)
+        object.__setattr__(self, "_text", text + (", NaN equals NaN" if self.equal_nan else ""))
 
-    @cached_property  # thousands of verdicts ask for it
+    @property
     def methods(self) -> tuple[str, ...]:
         """The statistics held against the threshold, in reprod_log's order. None with ``rtol`` and ``atol``."""
-        if self.threshold is None:
-            return ()
-        return ("min", "max", "mean") if self.method == "all" else (self.method,)
+        return self._methods
 
     def __str__(self) -> str:
         return self._text
-
-    @cached_property
-    def _text(self) -> str:
-        if self.threshold is None:
-            text = f"rtol {self.rtol:g}, atol {self.atol:g}"
-        else:
-            text = f"{' and '.join(self.methods)} <= {self.threshold:g}"
-        return f"{text}, NaN equals NaN" if self.equal_nan else text
 
 
 # The default tolerance of every tensor of every stage; a case may name others, looser ones with a reason.
