@@ -198,14 +198,7 @@ def _readings(text: str) -> Iterator[tuple[str, int]]:
                 text_said = _beside(_beside(text_said, places[name][0]), words)
             yield text_said, left
     for mark, other in MARKS.items():
-        # Split a text at a mark, but not within code.
-        parts, code = [""], False
-        for piece in re.split(f"(`|{re.escape(mark)})", text):
-            code ^= piece == "`"
-            if piece == mark and not code:
-                parts.append("")
-            else:
-                parts[-1] += piece
+        parts = re.split(rf"{re.escape(mark)}(?=[^`]*(?:`[^`]*`[^`]*)*\Z)", text)  # not within code
         if len(parts) == 1:
             continue
         if mark != ", ":
