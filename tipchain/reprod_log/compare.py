@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tipchain.core.machine import collector_resting
 from tipchain.framework_types import Model
 from tipchain.numbers.compare import diff_arrays, diff_tiny
-from tipchain.numbers.dumps import collector_resting
 from tipchain.numbers.verdicts import statistics
 from tipchain.reprod_log.utils import Difference, check_print_diff, np2paddle, np2torch, paddle2np, torch2np
 
