@@ -31,6 +31,7 @@ from tipchain.framework_types import Model, Setting
 
 LINEAR_MODES = ("linear", "bilinear", "trilinear")
 UPSAMPLING = {"UpsamplingNearest": "nearest", "UpsamplingBilinear": "bilinear"}
+PADDING = {"Reflection": "reflect", "Replication": "replicate", "Circular": "circular"}
 CONV, CONV_TRANSPOSE = Storage(kind="Conv"), Storage(kind="ConvTranspose")
 
 
@@ -214,8 +215,7 @@ def _paddings(axes: int) -> LayerKind:
 
 
 def _pad_mode(layer: object, _shape: Shape | None) -> str:
-    modes = {"Reflection": "reflect", "Replication": "replicate", "Circular": "circular"}
-    return _by_class(layer, modes) or "constant"
+    return _by_class(layer, PADDING) or "constant"
 
 
 def _by_class(layer: object, words: Mapping[str, str]) -> str:
@@ -244,7 +244,7 @@ def _upsample() -> LayerKind:
         Trait(
             "size",
             named="output-size",
-            read=_target,
+            read=_target,  # of what comes out, where that is known
             write=lambda size: list(size) if isinstance(size, tuple) else size,
         ),
         Trait("scale_factor", read=_scale, write=write_sizes),
@@ -266,7 +266,6 @@ def _corners(layer: object) -> object:
 
 
 def _target(layer: Model, shape: Shape | None) -> object:
-    """Return the sizes that come out, where they are known."""
     inputs = space(shape, getattr(layer, "data_format", None))
     if layer.size is not None:
         size = plain(layer.size)
