@@ -86,7 +86,7 @@ def fill(history: History, nights: Iterable[tuple[Entry, Sequence[ItemFacts]]]) 
 def report(title: str = "demo.txt", *, run: str = "out/runs/20260101-000000-abcde", seconds: float = 12.5) -> dict:
     """Return a report of a chain and an alignment, as JSON values."""
     diff = tensor_diff(
-        mean_abs=2e-7, max_rel=nan, worst_index=(3, 5), worst_expected=-1.5, worst_actual=-1.4, expected_max_abs=2.25,
+        mean_abs=2e-7, min_abs=nan, worst_index=(3, 5), worst_expected=-1.5, worst_actual=-1.4, expected_max_abs=2.25,
         needed_atol=inf,
     )  # fmt: skip
     command = Command(id="train[norm]", step="train", argv=("python", "a b.py"), log="train.log")

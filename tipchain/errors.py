@@ -93,11 +93,8 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome:
 
     An empty group is an ERROR: nothing was checked.
     """
-    seen = set(outcomes)
-    for outcome in (Outcome.ERROR, Outcome.FAIL, Outcome.PASS, Outcome.SKIP):
-        if outcome in seen:
-            return outcome
-    return Outcome.ERROR
+    seen, order = set(outcomes), (Outcome.ERROR, Outcome.FAIL, Outcome.PASS, Outcome.SKIP)
+    return next((outcome for outcome in order if outcome in seen), Outcome.ERROR)
 
 
 # Errors that mean wrong use or unreadable input.

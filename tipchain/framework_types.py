@@ -6,7 +6,7 @@ torch's and Paddle's classes share no base, and neither has to be installed: for
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -35,34 +35,13 @@ After: TypeAlias = Callable[[Model, Nested], Nested]
 """A function called with a layer and its result; its own result takes that place."""
 Loss: TypeAlias = Callable[..., Tensor]
 """A loss: outputs and labels to a tensor."""
+Dataset: TypeAlias = Any
+"""A data set of samples by number, with a length."""
 Loader: TypeAlias = Any
 """A data loader, a data set, or another iterable of batches or samples."""
 Metric: TypeAlias = Any
 """A metric: a function of outputs and labels, or an object that is updated with them batch by batch."""
-
-
-class Dataset(Protocol):
-    """A data set of samples by number."""
-
-    def __len__(self) -> int:
-        """Return how many samples there are."""
-
-    def __getitem__(self, index: int, /) -> Nested:
-        """Return one sample."""
-
-
-class Stateful(Protocol):
-    """An object that can be saved and restored."""
-
-    def state_dict(self) -> Nested:
-        """Return its state."""
-
-    def load_state_dict(self, state: Nested, /) -> object:
-        """Restore a state."""
-
-
-class Hook(Protocol):
-    """A handle that takes a hook off again."""
-
-    def remove(self) -> None:
-        """Take the hook off."""
+Stateful: TypeAlias = Any
+"""An object that can be saved and restored, by ``state_dict`` and ``load_state_dict``."""
+Hook: TypeAlias = Any
+"""A handle that takes a hook off again, by ``remove``."""

@@ -74,7 +74,7 @@ class Mode(Enum):
     @property
     def trains(self) -> bool:
         """Whether the mode has training steps."""
-        return self in TRAINING_MODES
+        return "_train" in self.value
 
     @property
     def train_data(self) -> str:
@@ -95,7 +95,6 @@ CHAIN_MODES = (
     Mode.KLQUANT_WHOLE_INFER,
 )
 """The modes of chains of train, eval, export and infer, and of alignments. Source: TIPC ``train_infer_python`` documents."""
-TRAINING_MODES = (*CHAIN_MODES[:3], Mode.BENCHMARK_TRAIN)
 
 
 def parse_mode(text: str, among: Sequence[Mode] = CHAIN_MODES) -> Mode:
@@ -232,26 +231,21 @@ LATEST = "log_reprod"
 # File names of a stage: the user documents' section 2.2.3.
 
 
-def prefix(stage: str) -> str:
-    """Return the stage's file prefix: ``bp_align`` for backward, ``train_align`` for train."""
-    return INFO[stage].prefix
-
-
 def dump_name(stage: str, side: str) -> str:
     """Return the dump's file name; ``"torch"`` stands for the reference, ``benchmark`` in the training stage."""
     role = INFO[stage].reference if side == "torch" else side
-    return f"{prefix(stage)}_{role}.npy"
+    return f"{INFO[stage].prefix}_{role}.npy"
 
 
 def tensors_name(stage: str, side: str) -> str:
     """Return the name of the safetensors file beside the dump; ``"torch"`` stands for the reference."""
     role = INFO[stage].reference if side == "torch" and INFO[stage].solo else side
-    return f"{prefix(stage)}_{role}.safetensors"
+    return f"{INFO[stage].prefix}_{role}.safetensors"
 
 
 def log_name(stage: str) -> str:
     """Return the diff log's file name."""
-    return f"{prefix(stage)}_diff.log"
+    return f"{INFO[stage].prefix}_diff.log"
 
 
 def parse_stages(text: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tipchain.core.progress import Estimate, Pieces, Progress, Screen, Stages
+from tipchain.core.progress import Estimate, Progress, Screen, Stages, mean_seconds
 from tipchain.parity.align import show_recording
 
 
@@ -39,19 +39,12 @@ def terminal(monkeypatch):
     return Terminal()
 
 
-def pieces(*seconds):
-    made = Pieces()
-    for one in seconds:
-        made.ended(one)
-    return made.each
-
-
 @pytest.mark.parametrize(
     ("seconds", "each"),
     [((), None), ((3,), None), ((3, 4), 3.5), ((1, 3), None), ((3, 1), None), ((1, 1, 2, 2), 1.5), ((0, 9), None)],
 )
 def test_an_estimate_is_told_once_one_has_come_true(seconds, each):
-    assert pieces(*seconds) == each
+    assert mean_seconds(seconds) == each
 
 
 def test_the_time_left():
@@ -80,13 +73,13 @@ def test_a_night_without_history_never_says_that_nothing_is_left():
 
 def test_this_run_tells_where_no_other_does():
     estimate = Estimate({})
-    assert estimate.of("x") is None
+    assert estimate.left("x", {}) is None
     estimate.learn(1.0)
-    assert estimate.of("x") is None
+    assert estimate.left("x", {}) is None
     estimate.learn(1.5)
-    assert estimate.of("x") == 1.25
-    assert Estimate({"a": 1.0, "b": 3.0}, alike=True).of("x") == 2.0
-    assert Estimate({"a": 1.0, "b": 3.0}).of("x") is None
+    assert estimate.left("x", {}) == 1.25
+    assert Estimate({"a": 1.0, "b": 3.0}, alike=True).left("x", {}) == 2.0
+    assert Estimate({"a": 1.0, "b": 3.0}).left("x", {}) is None
 
 
 def test_elsewhere_than_on_a_terminal_a_stage_is_a_line():

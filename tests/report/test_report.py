@@ -41,7 +41,7 @@ def report(*results, verdicts=(), **more):
 
 FAILED = result("eval[x]", Outcome.FAIL, "exit 3: \x1b[31mboom\x07", exit_code=3, tail=("one", "boom \x00"))
 SKIPPED = result("infer[x]", Outcome.SKIP, "not run: eval[x] failed")
-DIFF = tensor_diff(mean_abs=math.inf, max_abs=math.inf, max_rel=-math.inf, actual_nan=1, mismatched_nan=1)
+DIFF = tensor_diff(mean_abs=math.inf, max_abs=math.inf, min_abs=-math.inf, actual_nan=1, mismatched_nan=1)
 VERDICT = Verdict(outcome=Outcome.FAIL, subject="forward/logits", reason="worst at (1, 2)", diff=DIFF)
 
 

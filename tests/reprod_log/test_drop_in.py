@@ -132,7 +132,9 @@ def test_users_own_root_logging_is_left_alone(tmp_path, capsys):
     root.addHandler(mine)
     try:
         report({"a": np.zeros(1)}, {"a": np.zeros(1)}, tmp_path)
-        init_logger(str(tmp_path / "x.log")).info("hello")
+        logger = init_logger(str(tmp_path / "x.log"))
+        logger.info("hello")
+        logger.handlers[-1].close()
         assert root.handlers == [*handlers, mine]
         assert root.level == level
         assert stream.getvalue() == ""
@@ -147,6 +149,7 @@ def test_a_named_logger_does_not_double_its_lines(tmp_path, capsys):
         logger = init_logger(str(tmp_path / name), name="tipchain_test", log_level=logging.INFO)
         logger.info("hello")
         logger.debug("not this")
+    logger.handlers[-1].close()
     assert logger is logging.getLogger("tipchain_test")
     assert capsys.readouterr().out.count("tipchain_test INFO: hello") == 2
     assert (tmp_path / "a.log").read_text().count("hello") == 1

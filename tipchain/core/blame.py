@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -53,18 +53,11 @@ def is_users(filename: str) -> bool:
 def claim(module: str) -> None:
     """Count the package of ``module``, which the user named, as the user's own."""
     package = module.partition(".")[0]
-    if package not in (*FRAMEWORKS, "tipchain") and package not in sys.stdlib_module_names:
-        _claimed.update(_folders(package))
-
-
-@functools.cache
-def _folders(package: str) -> frozenset[str]:
-    try:
+    if package in (*FRAMEWORKS, "tipchain", *sys.stdlib_module_names):
+        return
+    with suppress(ImportError, ValueError):
         spec = find_spec(package)
-    except (ImportError, ValueError):
-        return frozenset()
-    locations = spec.submodule_search_locations if spec is not None else None
-    return frozenset(f"{folder}/" for folder in locations or ())
+        _claimed.update(f"{folder}/" for folder in (spec and spec.submodule_search_locations) or ())
 
 
 @functools.cache  # asked once for each of some two thousand imported files
@@ -165,7 +158,7 @@ def tell(error: BaseException) -> str | None:
 
 def message_of(error: BaseException) -> str:
     """Return the first telling line of an error's message, or of a kernel's summary."""
-    _, _, summary = str(error).rpartition("Error Message Summary:")
+    summary = str(error).rpartition("Error Message Summary:")[2].rpartition("In user code:")[2]
     lines = [line.strip() for line in summary.splitlines()]
     telling = [line for line in lines if line and set(line) != {"-"}]
     if len(telling) > 1 and telling[0].endswith(":"):

@@ -132,9 +132,7 @@ def _names_of(kind: Setting) -> tuple[str, ...]:
 
 def _number(value: float) -> float | str:
     """Return ``value``, or its name if JSON has none for it: ``NaN``, ``Infinity``, ``-Infinity``."""
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value if math.isfinite(value) else json.dumps(value)
 
 
 def as_json(value: object, number: Callable[[float], float | str] = _number) -> Json:

@@ -185,7 +185,10 @@ def _readings(text: str) -> Iterator[tuple[str, int]]:
             continue
         match = _pattern(message).fullmatch(text)
         if match is not None and not _is_another(message, match):
-            places = {name: _place(name, value) for name, value in match.groupdict().items()}
+            places = {  # names in code may be a list, but no sentence
+                name: _read(value) if _kind(name) == ".+?" else (value, len(re.findall(SENTENCE, value)))
+                for name, value in match.groupdict().items()
+            }
             left = sum(left for _, left in places.values())
             if left and sum(map(len, own)) < OWN_LETTERS:
                 continue  # so few words fit much that means something else
@@ -195,14 +198,7 @@ def _readings(text: str) -> Iterator[tuple[str, int]]:
                 text_said = _beside(_beside(text_said, places[name][0]), words)
             yield text_said, left
     for mark, other in MARKS.items():
-        # Split a text at a mark, but not within code.
-        parts, code = [""], False
-        for piece in re.split(f"(`|{re.escape(mark)})", text):
-            code ^= piece == "`"
-            if piece == mark and not code:
-                parts.append("")
-            else:
-                parts[-1] += piece
+        parts = re.split(rf"{re.escape(mark)}(?=[^`]*(?:`[^`]*`[^`]*)*\Z)", text)  # not within code
         if len(parts) == 1:
             continue
         if mark != ", ":
@@ -237,11 +233,6 @@ def _beside(left: str, right: str) -> str:
         return one + other
     latin = other[0] if chinese[0] else one[-1]
     return f"{one} {other}" if any(chinese) and re.match(r"[\w`-]", latin) else left + right
-
-
-def _place(name: str, text: str) -> tuple[str, int]:
-    """Return a place's text and how many words of it are left; names in code may be a list, but no sentence."""
-    return _read(text) if _kind(name) == ".+?" else (text, len(re.findall(SENTENCE, text)))
 
 
 def _is_said(text: str, said: str) -> bool:

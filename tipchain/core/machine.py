@@ -229,6 +229,18 @@ def _is_glibc() -> bool:
 
 
 @contextmanager
+def collector_resting() -> Iterator[None]:
+    """Rest the collector while thousands of objects without cycles, or that stay, are made."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+@contextmanager
 def kept_import(name: str) -> Iterator[None]:
     """Rest the collector while a framework is imported, and exempt its objects.
 
@@ -246,14 +258,11 @@ def kept_import(name: str) -> Iterator[None]:
         yield
         return
     gc.collect()
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if collecting:
-            gc.enable()
+    with collector_resting():
+        try:
+            yield
+        finally:
+            gc.freeze()
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)
 

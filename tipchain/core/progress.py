@@ -45,27 +45,13 @@ class OutOfTime(Exception):  # noqa: N818  (it is no error: the user set the lim
 # The time left.
 
 
-class Pieces:
-    """How long the pieces of some work took, in the order in which they ended."""
-
-    def __init__(self) -> None:
-        self._sums = [0.0]
-
-    def __len__(self) -> int:
-        return len(self._sums) - 1
-
-    def ended(self, seconds: float) -> None:
-        """Note the seconds of a piece."""
-        self._sums.append(self._sums[-1] + seconds)
-
-    @property
-    def each(self) -> float | None:
-        """The mean seconds of a piece, None until half of them foretold the rest."""
-        half = len(self) // 2
-        if not half:
-            return None
-        first, rest = self._sums[half] / half, (self._sums[-1] - self._sums[half]) / (len(self) - half)
-        return None if max(first, rest) > TRUE_WITHIN * min(first, rest) else self._sums[-1] / len(self)
+def mean_seconds(pieces: Sequence[float]) -> float | None:
+    """Return the mean of the seconds that pieces took, None until half of them foretold the rest."""
+    half = len(pieces) // 2
+    if not half:
+        return None
+    first, rest = statistics.fmean(pieces[:half]), statistics.fmean(pieces[half:])
+    return None if max(first, rest) > TRUE_WITHIN * min(first, rest) else statistics.fmean(pieces)
 
 
 class Estimate:
@@ -77,17 +63,13 @@ class Estimate:
     """
 
     def __init__(self, usual: Mapping[str, float], *, alike: bool = False) -> None:
-        self._usual, self._ended = usual, Pieces()
+        self._usual = usual
+        self._ended: list[float] = []
         self._median = statistics.median(usual.values()) if usual and alike else None
 
     def learn(self, seconds: float) -> None:
         """Note the seconds of a piece."""
-        self._ended.ended(seconds)
-
-    def of(self, name: str) -> float | None:
-        """Return the seconds that a piece takes, None if nothing tells."""
-        each = self._ended.each
-        return self._usual.get(name, self._median if each is None else each)
+        self._ended.append(seconds)
 
     def left(self, pending: Iterable[str], running: Mapping[str, float], slots: int = 1) -> float | None:
         """Return the seconds until all has ended, None if nothing tells.
@@ -99,7 +81,9 @@ class Estimate:
             running: for how long what runs has, by id.
             slots: how many run at once.
         """
-        waiting, whole = ([self.of(name) for name in names] for names in (pending, running))
+        each = mean_seconds(self._ended)
+        other = self._median if each is None else each
+        waiting, whole = ([self._usual.get(name, other) for name in names] for names in (pending, running))
         if None in waiting or None in whole:
             return None
         rests = [(seconds or 0.0) - ran for seconds, ran in zip(whole, running.values(), strict=True)]
@@ -156,7 +140,7 @@ class Pace:
     _late: bool = False
     _step: str = ""
     _since: float = 0.0
-    _pieces: Pieces = field(default_factory=Pieces)
+    _pieces: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._start = time.monotonic()
@@ -178,11 +162,11 @@ class Pace:
             return
         now = time.monotonic()
         if step != self._step:
-            self._step, self._since, self._pieces = step, now, Pieces()
+            self._step, self._since, self._pieces = step, now, []
         while len(self._pieces) < done:
-            self._pieces.ended(now - self._since)
+            self._pieces.append(now - self._since)
             self._since = now
-        seconds = (self._pieces.each or 0.0) * (of - done)
+        seconds = (mean_seconds(self._pieces) or 0.0) * (of - done)
         if isinstance(self.progress, Progress):
             self.progress.stage(step)
             self.progress.say(f"{done + 1} of {of}" if of else "", seconds or None)
@@ -325,15 +309,14 @@ class Progress:
                 self._draw()
 
     def _draw(self, *, nothing: bool = False) -> None:
-        lines = [] if nothing or not self._stage else [self._line()]
+        lines = []
+        if self._stage and not nothing:
+            text = f"{self._stage}: {self._doing}" if self._doing else self._stage
+            left = self.left() if self._until is None else self._until - self.clock()
+            text = say(f"{text}, about {elapsed(left)} left" if left is not None and left >= 1 else text)
+            lines.append(clean(f"{elapsed(self.clock() - self._begin):>5}  {text}"))
         with suppress(OSError, ValueError):  # the terminal is gone: the work goes on
             self.screen.draw(lines)
-
-    def _line(self) -> str:
-        text = f"{self._stage}: {self._doing}" if self._doing else self._stage
-        left = self.left() if self._until is None else self._until - self.clock()
-        text = say(f"{text}, about {elapsed(left)} left" if left is not None and left >= 1 else text)
-        return clean(f"{elapsed(self.clock() - self._begin):>5}  {text}")
 
 
 def with_output(head: str, line: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import Enum
+from math import ceil, inf
 
 
 class FigureKind(Enum):
@@ -47,8 +48,10 @@ def parse_seconds(text: object) -> float:
     """
     if isinstance(text, str) and _TIMES.fullmatch(text.strip()):
         seconds = sum(float(one["number"]) * SECONDS[one["unit"]] for one in _QUANTITY.finditer(text))
+    elif isinstance(text, (int, float)) and not isinstance(text, bool):
+        seconds = float(text)
     else:
-        seconds = _parse(text, SECONDS, TIME_EXPECTED, bare=1)
+        seconds = _parse(text, SECONDS, TIME_EXPECTED)
     if not 0 < seconds <= _LONGEST_S:
         raise ValueError(TIME_EXPECTED)
     return seconds
@@ -60,18 +63,13 @@ def parse_mebibytes(text: object) -> int:
     Raises:
         ValueError: it is no size above 0.
     """
-    return -int(-_parse(text, MEBIBYTES, MEMORY_EXPECTED, bare=None) // 1)
+    return ceil(_parse(text, MEBIBYTES, MEMORY_EXPECTED))
 
 
-def _parse(text: object, units: Mapping[str, float], expected: str, bare: float | None) -> float:
-    if isinstance(text, (int, float)) and not isinstance(text, bool) and bare is not None:
-        value = float(text) * bare
-    else:
-        match = _QUANTITY.fullmatch(text.strip()) if isinstance(text, str) else None
-        if match is None or match["unit"] not in units:
-            raise ValueError(expected)
-        value = float(match["number"]) * units[match["unit"]]
-    if not 0 < value < float("inf"):
+def _parse(text: object, units: Mapping[str, float], expected: str) -> float:
+    match = _QUANTITY.fullmatch(text.strip()) if isinstance(text, str) else None
+    value = float(match["number"]) * units.get(match["unit"], 0.0) if match else 0.0
+    if not 0 < value < inf:
         raise ValueError(expected)
     return value
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from math import floor
 
 from tipchain.facts.settings import (
@@ -30,6 +30,8 @@ from tipchain.framework_types import Model, Setting
 
 
 LINEAR_MODES = ("linear", "bilinear", "trilinear")
+UPSAMPLING = {"UpsamplingNearest": "nearest", "UpsamplingBilinear": "bilinear"}
+PADDING = {"Reflection": "reflect", "Replication": "replicate", "Circular": "circular"}
 CONV, CONV_TRANSPOSE = Storage(kind="Conv"), Storage(kind="ConvTranspose")
 
 
@@ -213,9 +215,13 @@ def _paddings(axes: int) -> LayerKind:
 
 
 def _pad_mode(layer: object, _shape: Shape | None) -> str:
-    modes = {"Reflection": "reflect", "Replication": "replicate", "Circular": "circular"}
+    return _by_class(layer, PADDING) or "constant"
+
+
+def _by_class(layer: object, words: Mapping[str, str]) -> str:
+    """Return the first word of those by the beginnings of classes' names that fits a layer's class or a base, else ""."""
     names = [one.__name__ for one in type(layer).__mro__]
-    return next((mode for name, mode in modes.items() if any(one.startswith(name) for one in names)), "constant")
+    return next((word for start, word in words.items() if any(name.startswith(start) for name in names)), "")
 
 
 def _pad_value(layer: object, shape: Shape | None) -> object:
@@ -238,7 +244,7 @@ def _upsample() -> LayerKind:
         Trait(
             "size",
             named="output-size",
-            read=_target,
+            read=_target,  # of what comes out, where that is known
             write=lambda size: list(size) if isinstance(size, tuple) else size,
         ),
         Trait("scale_factor", read=_scale, write=write_sizes),
@@ -249,23 +255,17 @@ def _upsample() -> LayerKind:
 
 
 def _mode(layer: Model) -> str:
-    by_name = {"Nearest": "nearest", "Bilinear": "bilinear"}
-    names = [one.__name__ for one in type(layer).__mro__]
-    found = (mode for word, mode in by_name.items() if any(one.startswith(f"Upsampling{word}") for one in names))
-    return next(found, None) or str(layer.mode).lower()
+    return _by_class(layer, UPSAMPLING) or str(layer.mode).lower()
 
 
 def _corners(layer: object) -> object:
     mode = _mode(layer)
     if mode not in (*LINEAR_MODES, "bicubic"):
         return UNTOLD
-    known = getattr(layer, "align_corners", None)
-    bilinear = any(one.__name__.startswith("UpsamplingBilinear") for one in type(layer).__mro__)
-    return True if bilinear else bool(known)
+    return _by_class(layer, UPSAMPLING) == "bilinear" or bool(getattr(layer, "align_corners", None))
 
 
 def _target(layer: Model, shape: Shape | None) -> object:
-    """Return the sizes that come out, where they are known."""
     inputs = space(shape, getattr(layer, "data_format", None))
     if layer.size is not None:
         size = plain(layer.size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import reduce
 from math import prod
@@ -85,13 +85,6 @@ class FrameworkSide:
         if self.takes_gradient(tensor):
             tensor.register_hook(lambda gradient: None if gradient is None else take(gradient))
 
-    def _ends_of_graphs(self, layers: Iterable[Model]) -> dict[int, object]:
-        """Return copies of tensors that layers keep of an earlier forward, by their originals: `copy.deepcopy` refuses a graph's tensors."""
-        held: list[Tensor] = []
-        for value in (one for layer in layers for one in vars(layer).values() if type(one) not in PLAIN):
-            map_nested(held.append, value)
-        return {id(one): one.detach().clone() for one in held if self.is_tensor(one) and not one.is_leaf}
-
     def clear_gradients(self, layer: Model) -> None:
         """Set the parameters' ``grad`` to None."""
         for one in layer.parameters():
@@ -133,8 +126,15 @@ class FrameworkSide:
         """Return a copy with the same weights that can be run backward: in float64 if ``double``, in a mode if one is given."""
         ahead: dict[int, object] = {}
         if isinstance(model, self.base):
-            layers = [layer for _, layer in self.layers(model)]
-            ahead = {**_empties(layers), **self._ends_of_graphs(layers)}
+            kept = [one for _, layer in self.layers(model) for one in vars(layer).values()]
+            # Layers have a dozen empty containers each, mostly for hooks; `copy.deepcopy` takes longer over them than over
+            # a small layer's parameters.
+            ahead = {id(one): type(one)() for one in kept if type(one) in (dict, set, OrderedDict) and not one}
+            tensors: list[Tensor] = []  # perhaps of an earlier forward: `copy.deepcopy` refuses a graph's
+            for value in kept:
+                if type(value) not in PLAIN:
+                    map_nested(tensors.append, value)
+            ahead |= {id(one): one.detach().clone() for one in tensors if self.is_tensor(one) and not one.is_leaf}
             self._copy_ahead(model, ahead, double=double)
         made = copy.deepcopy(model, ahead)
         if training is not None:
@@ -343,15 +343,6 @@ def _copied(array: Array, *, double: bool) -> Array:
     three times as much memory: with many parameters that costs more than running the model.
     """
     return array.astype(np.float64 if double else array.dtype, copy=True)
-
-
-def _empties(layers: Iterable[Model]) -> dict[int, object]:
-    """Return copies of the empty containers that layers keep, mostly for hooks, by their originals.
-
-    Layers have a dozen each, and `copy.deepcopy` takes longer over them than over a small layer's parameters.
-    """
-    held = (one for layer in layers for one in vars(layer).values())
-    return {id(one): type(one)() for one in held if type(one) in (dict, set, OrderedDict) and not one}
 
 
 def has_hooks(layer: Model) -> bool:

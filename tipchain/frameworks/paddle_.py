@@ -117,7 +117,6 @@ class _Operators:
     draws: Draws
 
     def replacement(self, name: str, original: Callable[..., Any]) -> Callable[..., object]:
-        """Return the replacement of an operator."""
         if name in _REPLACED:
             return partial(_REPLACED[name], self, original)
 
@@ -129,7 +128,6 @@ class _Operators:
         return replacement
 
     def tensor(self, numbers: Any, dtype: Any) -> Any:
-        """Return numbers as a tensor."""
         return self.paddle.to_tensor(np.ascontiguousarray(numbers)).astype(dtype)
 
     def filled(self, out: Any, numbers: Any, dtype: Any) -> Any:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tipchain.core.blame import message_of
 from tipchain.errors import InputError, TipchainError, UsageError
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.modes import Device
@@ -107,7 +108,7 @@ class Predictor:
         try:
             self._engine = inference.create_predictor(config)
         except (RuntimeError, ValueError, OSError) as error:
-            raise EngineError(f"{folder}: Paddle Inference cannot load the model: {_summary(error)}") from error
+            raise EngineError(f"{folder}: Paddle Inference cannot load the model: {message_of(error)}") from error
 
     def __call__(self, *inputs: Array) -> list[Array]:
         """Return the outputs for one batch, the inputs given in order."""
@@ -127,12 +128,5 @@ class Predictor:
         try:
             self._engine.run()
         except (RuntimeError, ValueError, OSError) as error:
-            raise EngineError(f"Paddle Inference cannot run the model: {_summary(error)}") from error
+            raise EngineError(f"Paddle Inference cannot run the model: {message_of(error)}") from error
         return [self._engine.get_output_handle(name).copy_to_cpu() for name in self._engine.get_output_names()]
-
-
-def _summary(error: Exception) -> str:
-    """Return Paddle's message of an error, without the stack and the operator around it."""
-    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-    named = [line for line in lines if line.partition(":")[0].endswith("Error") or line.startswith("(")]
-    return (named or lines or [type(error).__name__])[-1]

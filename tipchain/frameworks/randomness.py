@@ -2,9 +2,9 @@
 
 The frameworks draw different numbers from equal seeds. While a run follows a `Draws`, what they draw (masks of dropout, of
 attention, of whole paths, noise) comes from NumPy's generator instead: the n-th draw of a port's run is the reference's n-th,
-in the order of axes that the port has. torch is caught below its functions and Paddle below its own (see `torch_randomness`,
-`paddle_randomness`), so that it does not matter how a model came by a function. What cannot be replaced (a kernel that
-draws inside) is noted: then a difference says nothing.
+in the order of axes that the port has. torch is caught below its functions and Paddle below its own, so that it does not
+matter how a model came by a function. What cannot be replaced (a kernel that draws inside) is noted: then a difference says
+nothing.
 """
 
 from __future__ import annotations

@@ -45,15 +45,12 @@ class TensorDiff(msgspec.Struct, frozen=True):
         mean_abs: mean absolute difference.
         max_abs: largest absolute difference.
         min_abs: smallest absolute difference.
-        max_rel: largest ``|expected - actual| / |expected|`` over elements with expected != 0.
         worst_index: index of the largest difference (of the first NaN difference, if any).
         worst_expected: the reference's value there, an int where the tensor holds integers.
         worst_actual: the port's value there.
         expected_nan: number of NaN in the reference.
         actual_nan: number of NaN in the port.
         mismatched_nan: number of positions where exactly one side is NaN.
-        expected_inf: number of infinities in the reference.
-        actual_inf: number of infinities in the port.
         mismatched_inf: positions where one side is infinite and the other is not the same infinity.
         expected_max_abs: largest finite ``|expected|``, for the vacuous-check rule.
         needed_atol: smallest atol with which every element would pass at the given rtol; infinite
@@ -70,15 +67,12 @@ class TensorDiff(msgspec.Struct, frozen=True):
     mean_abs: float
     max_abs: float
     min_abs: float
-    max_rel: float
     worst_index: tuple[int, ...]
     worst_expected: Number
     worst_actual: Number
     expected_nan: int
     actual_nan: int
     mismatched_nan: int
-    expected_inf: int
-    actual_inf: int
     mismatched_inf: int
     expected_max_abs: float
     needed_atol: float
@@ -122,16 +116,13 @@ def diff_arrays(path: str, expected: Array, actual: Array, *, rtol: float = 0.0,
         mean_abs=nan if unknown else max(scan.total / size, min(scan.largest, SMALLEST)),
         max_abs=nan if unknown else scan.largest,
         min_abs=nan if unknown else scan.least,
-        max_rel=nan if unknown else scan.relative,
         worst_index=index,
         worst_expected=expected[index].item() if size else nan,
         worst_actual=actual[index].item() if size else nan,
         expected_nan=scan.nans[0],
         actual_nan=scan.nans[1],
         mismatched_nan=scan.nans[2],
-        expected_inf=scan.infs[0],
-        actual_inf=scan.infs[1],
-        mismatched_inf=scan.infs[2],
+        mismatched_inf=scan.odd_infs,
         expected_max_abs=scan.size,
         needed_atol=nan if not size else inf if nan_seen else scan.needed,
         rtol=rtol,
@@ -142,7 +133,7 @@ def diff_tiny(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> dic
     """Return exactly `diff_arrays` of tiny arrays, those of one size and dtype together.
 
     Left out are arrays for which more than the usual is to be found: layouts and dtypes that are turned or converted,
-    NaN, Inf, and differences from 0.
+    NaN and Inf.
     """
     alike: dict[tuple[np.dtype[np.generic], int], list[str]] = {}
     for name, e in expected.items():
@@ -174,18 +165,15 @@ def _tiny_facts(
     e, a = (np.concatenate(arrays, axis=None).reshape(-1, length) for arrays in (expected, actual))
     gap, size = np.absolute(e - a), np.absolute(e)
     totals, largest, worst = np.add.reduce(gap, axis=1).astype(np.float64), gap.max(axis=1), gap.argmax(axis=1)
-    # As in `_Scan`: 0 over 0 is passed over, and another number over 0 is infinite.
-    ratios = np.where(largest > 0, np.fmax.reduce(gap / size, axis=1), 0.0)
     means = np.maximum(totals / length, np.minimum(largest, SMALLEST, dtype=np.float64))
     shapes = [array.shape for array in expected]
     columns: list[Iterable[Any]] = [names, shapes, shapes, repeat(dtype), repeat(dtype), repeat(length)]
-    columns += (facts.tolist() for facts in (means, largest, gap.min(axis=1), ratios))
+    columns += (facts.tolist() for facts in (means, largest, gap.min(axis=1)))
     columns.append(map(_index, worst.tolist(), shapes))
     columns += (side[np.arange(len(names)), worst].tolist() for side in (e, a))
-    columns += [repeat(0)] * 6
+    columns += [repeat(0)] * 4
     columns += (facts.tolist() for facts in (size.max(axis=1), largest))
-    usual = np.isfinite(totals) & np.isfinite(ratios)
-    return compress(zip(*columns, repeat(0.0), strict=False), usual.tolist())
+    return compress(zip(*columns, repeat(0.0), strict=False), np.isfinite(totals).tolist())
 
 
 def count_outside(expected: Array, actual: Array, *, rtol: float, atol: float) -> int:
@@ -230,21 +218,15 @@ def _is_wide(expected: np.dtype[np.generic], actual: np.dtype[np.generic]) -> bo
 
 
 class _Scan:
-    """Walks two arrays of one shape and gathers the facts."""
-
-    __slots__ = tuple(
-        """
-            equal_nan infs largest least nan_at nans needed relative rtol size total worst_at
-        """.split()
-    )
+    __slots__ = tuple("equal_nan largest least nan_at nans needed odd_infs rtol size total worst_at".split())
 
     def __init__(self, rtol: float, equal_nan: bool) -> None:
         self.rtol, self.equal_nan = rtol, equal_nan
         self.worst_at = 0
         self.total, self.largest, self.least = 0.0, -1.0, inf
-        self.relative = self.size = self.needed = 0.0
+        self.size = self.needed = 0.0
         self.nan_at: int | None = None
-        self.nans, self.infs = [0, 0, 0], [0, 0, 0]
+        self.nans, self.odd_infs = [0, 0, 0], 0
 
     def run(self, expected: Array, actual: Array) -> None:
         left, right = expected.reshape(-1), actual.reshape(-1)
@@ -259,7 +241,7 @@ class _Scan:
                     self._careful_piece(e, a, start)
                 else:
                     gap, size = _gaps(e, a)
-                    self._add(gap, size, e, start, float(np.add.reduce(gap)))
+                    self._add(gap, size, start, float(np.add.reduce(gap)))
 
     def _run_floats(self, expected: Array, actual: Array) -> None:
         left, right = expected.dtype, actual.dtype
@@ -289,12 +271,12 @@ class _Scan:
                 total = float(np.add.reduce(np.einsum("ij->i", d.reshape(-1, 512)), dtype=np.float64))
             if isfinite(total):
                 np.absolute(e, out=m)
-                self._add(d, m, expected[start:stop], start, total)
+                self._add(d, m, start, total)
             else:  # NaN or Inf on some side, or float32 was too narrow
                 self._careful_piece(expected[start:stop], actual[start:stop], start)
 
-    def _add(self, gap: Array, size: Array, expected: Array, start: int, total: float) -> None:
-        """Gather a piece of differences without NaN; ``size`` is |expected| and is overwritten."""
+    def _add(self, gap: Array, size: Array, start: int, total: float) -> None:
+        """Gather a piece of differences without NaN; ``size`` is |expected|."""
         largest = _float_above(np.maximum.reduce(gap))
         if largest > self.largest:
             self.largest, self.worst_at = largest, start + int(gap.argmax())
@@ -302,21 +284,8 @@ class _Scan:
         self.size = max(self.size, float(np.maximum.reduce(size)))
         if self.least:  # nothing is smaller than 0
             self.least = min(self.least, _float_above(np.minimum.reduce(gap)))
-        if not largest:
-            return
-        self.needed = max(self.needed, self._needed(gap, size) if self.rtol else largest)
-        if largest < self.relative * float(np.minimum.reduce(size)):
-            return  # no ratio of this piece can be the largest: spares most divisions
-        # fmax passes over 0 / 0, the common case (what a ReLU puts out); another number over 0 is infinite.
-        ratio = float(np.fmax.reduce(np.divide(gap, size, out=size)))
-        if not isfinite(ratio):
-            size = np.absolute(expected.astype(np.result_type(gap.dtype, expected.dtype)))
-            nonzero = size != 0
-            ratio = float(np.fmax.reduce(np.divide(gap * nonzero, size), initial=0.0))
-            if not isfinite(ratio):  # float32 was too narrow for the quotient
-                wide = np.divide(gap, size, dtype=np.float64)
-                ratio = float(np.max(wide, initial=0.0, where=nonzero))
-        self.relative = max(self.relative, ratio)
+        if largest:
+            self.needed = max(self.needed, self._needed(gap, size) if self.rtol else largest)
 
     def _needed(self, gap: Array, size: Array) -> float:
         """Return the smallest atol with which every element of a piece without NaN passes."""
@@ -339,13 +308,13 @@ class _Scan:
         gap[nan_e | nan_a] = nan  # the modulus of a complex number with Inf beside NaN is Inf
         if self.equal_nan:
             gap[nan_e & nan_a] = 0.0
-        for counts, masks in ((self.nans, (nan_e, nan_a, nan_e ^ nan_a)), (self.infs, (inf_e, inf_a, odd_inf))):
-            for n, mask in enumerate(masks):
-                counts[n] += int(np.count_nonzero(mask))
+        for n, mask in enumerate((nan_e, nan_a, nan_e ^ nan_a)):
+            self.nans[n] += int(np.count_nonzero(mask))
+        self.odd_infs += int(np.count_nonzero(odd_inf))
         size = np.where(nan_e | inf_e, 0.0, size)
         unknown = np.isnan(gap)
         if not unknown.any():
-            self._add(gap, size.copy(), size, start, float(gap.sum()))
+            self._add(gap, size, start, float(gap.sum()))
             return
         self.size = max(self.size, float(size.max()))
         if self.nan_at is None:  # the statistics are NaN from here on

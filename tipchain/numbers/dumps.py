@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-import gc
 import io
 import json
 import re
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -23,6 +21,7 @@ from numpy.lib import format as npy
 
 from tipchain.core.files import atomic_write, replacing
 from tipchain.core.json_text import parse_json
+from tipchain.core.machine import collector_resting
 from tipchain.errors import RecordError, UsageError
 from tipchain.framework_types import Array, Nested
 from tipchain.numbers.pickle_stream import (
@@ -54,18 +53,6 @@ EXPECTED = "a dict of arrays, as ReprodLogger.save or numpy.save writes it"
 _MAGIC = b"\x93NUMPY"
 _INFLATED, _SPARED = 100, 1 << 27
 """Limit of an inflated file: a hundred times its size, plus 128 MiB for masks and zeros. Deflate can reach a thousand times."""
-
-
-@contextmanager
-def collector_resting() -> Iterator[None]:
-    """Rest the collector while thousands of tiny objects without cycles are made."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 @collector_resting()

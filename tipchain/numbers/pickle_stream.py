@@ -60,8 +60,7 @@ _BYTES = {ord("C"): 1, ord("B"): 4, 0x8E: 8}
 """The opcodes of bytes, with the width of their length."""
 
 DAMAGED = (
-    IndexError,
-    KeyError,
+    LookupError,
     TypeError,
     ValueError,
     SyntaxError,

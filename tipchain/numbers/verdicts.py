@@ -17,10 +17,11 @@ import numpy as np
 from tipchain.core.files import atomic_write
 from tipchain.core.json_text import JsonObject, as_json, parse_as
 from tipchain.core.language import escaped
+from tipchain.core.machine import collector_resting
 from tipchain.errors import ExitCode, Outcome, UsageError, exit_code, suggestion
 from tipchain.framework_types import Array
 from tipchain.numbers.compare import TensorDiff, count_outside, diff_arrays, diff_tiny
-from tipchain.numbers.dumps import collector_resting, flatten
+from tipchain.numbers.dumps import flatten
 from tipchain.numbers.tolerance import Tolerance
 
 ANY = "*"

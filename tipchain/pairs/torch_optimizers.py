@@ -6,6 +6,7 @@ https://pytorch.org/docs/stable/optim.html; the twins stand in ``tipchain.pairs.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import torch
 
@@ -35,26 +36,19 @@ def build_optimizer(
         _groups(settings, parameters, learning_rate, model), lr=learning_rate, **options
     )
     if settings.clip:
-        optimizer.register_step_pre_hook(
-            lambda stepping, *_: clip_gradients(
-                (one for group in stepping.param_groups for one in group["params"]), settings.clip, settings.limit
-            )
-        )
+        optimizer.register_step_pre_hook(partial(_clip_gradients, settings))
     if settings.decay == "l1" and settings.weight_decay:
         optimizer.register_step_pre_hook(_add_signs)
     return optimizer
 
 
-def clip_gradients(parameters: Iterable[torch.Tensor], clip: str, limit: float) -> None:
-    """Clip the gradients of ``parameters`` in place; ``clip`` is a name of `CLIPS`."""
-    known = [one for one in parameters if one.grad is not None]
-    if clip == "clip_value":
-        torch.nn.utils.clip_grad_value_(known, limit)
-    elif clip == "clip_global_norm":
-        torch.nn.utils.clip_grad_norm_(known, limit)
-    else:
-        for one in known:
-            torch.nn.utils.clip_grad_norm_([one], limit)
+def _clip_gradients(settings: OptimizerSettings, optimizer: torch.optim.Optimizer, *_: object) -> None:
+    known = [one for group in optimizer.param_groups for one in group["params"] if one.grad is not None]
+    if settings.clip == "clip_value":
+        torch.nn.utils.clip_grad_value_(known, settings.limit)
+        return
+    for some in [known] if settings.clip == "clip_global_norm" else [[one] for one in known]:
+        torch.nn.utils.clip_grad_norm_(some, settings.limit)
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]

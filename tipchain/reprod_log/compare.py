@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import numpy as np
 
+from tipchain.core.machine import collector_resting
 from tipchain.framework_types import Model
 from tipchain.numbers.compare import diff_arrays, diff_tiny
-from tipchain.numbers.dumps import collector_resting
 from tipchain.numbers.verdicts import statistics
 from tipchain.reprod_log.utils import Difference, check_print_diff, np2paddle, np2torch, paddle2np, torch2np
 
@@ -131,13 +132,13 @@ def compare_loss_and_backward(
         paddle_optim.clear_grad()
         loss = paddle_loss(paddle_input, paddle_model(**paddle_input))["loss"]
         loss.backward()
-        actual = {"loss": paddle2np(loss)["output"], **_paddle_gradients(paddle_model)}
+        actual = {"loss": paddle2np(loss)["output"], **_gradients(paddle_model)}
         paddle_optim.step()
 
         torch_optim.zero_grad()
         loss = torch_loss(torch_input, torch_model(**torch_input))["loss"]
         loss.backward()
-        expected = {"loss": torch2np(loss)["output"], **_torch_gradients(torch_model, turned)}
+        expected = {"loss": torch2np(loss)["output"], **_gradients(torch_model, turned)}
         torch_optim.step()
 
         if not _check(expected, actual, diff_threshold, diff_method):
@@ -184,17 +185,9 @@ def _linear_weights(model: Model, kind: type) -> set[str]:
     return {f"{name}.weight" if name else "weight" for name, layer in layers if isinstance(layer, kind)}
 
 
-def _torch_gradients(model: Model, turned: set[str]) -> dict[str, object]:
+def _gradients(model: Model, turned: AbstractSet[str] = frozenset()) -> dict[str, object]:
     return {
-        name: torch2np(parameter.grad.t() if name in turned else parameter.grad)["output"].copy()
-        for name, parameter in model.named_parameters()
-        if parameter.requires_grad and parameter.grad is not None
-    }
-
-
-def _paddle_gradients(model: Model) -> dict[str, object]:
-    return {
-        name: paddle2np(parameter.grad)["output"].copy()
-        for name, parameter in model.named_parameters()
-        if not parameter.stop_gradient and parameter.grad is not None
+        name: torch2np(one.grad.t() if name in turned else one.grad)["output"].copy()
+        for name, one in model.named_parameters()
+        if one.grad is not None and getattr(one, "requires_grad", True) and not getattr(one, "stop_gradient", False)
     }

@@ -30,20 +30,6 @@ class Difference(dict[str, float]):
         self.problem = problem
 
 
-class _LineFile(logging.Handler):
-    """Appends each line and closes the file again, so that nothing is left open."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("")
-
-    def emit(self, record: logging.LogRecord) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(self.format(record) + "\n")
-
-
 def init_logger(log_file: str | None = None, name: str = "root", log_level: int = logging.DEBUG) -> logging.Logger:
     """Return a logger that writes reprod_log's lines to stdout and, if named, to a file that it empties first.
 
@@ -55,9 +41,11 @@ def init_logger(log_file: str | None = None, name: str = "root", log_level: int 
     logger.propagate = False
     for old in [handler for handler in logger.handlers if getattr(handler, "of_tipchain", False)]:
         logger.removeHandler(old)
+        old.close()
     handlers: list[logging.Handler] = [logging.StreamHandler(stream=sys.stdout)]
     if log_file is not None:
-        handlers.append(_LineFile(Path(log_file)))
+        Path(log_file).parent.mkdir(parents=True, exist_ok=True)
+        handlers.append(logging.FileHandler(log_file, mode="w", encoding="utf-8"))
     form = logging.Formatter("[%(asctime)s] %(name)s %(levelname)s: %(message)s", datefmt="%Y/%m/%d %H:%M:%S")
     for handler in handlers:
         handler.of_tipchain = True  # type: ignore[attr-defined]
@@ -87,12 +75,22 @@ def torch2np(data: object) -> dict[str, Any]:
     A tensor becomes ``output``, the items of a tuple or list ``output_0``, ``output_1`` and so on; dicts
     keep their keys, nested outputs become nested dicts, and None is left out.
     """
-    return _outputs(data, _torch_array)
+    if isinstance(data, Mapping):
+        named = dict(data)
+    elif isinstance(data, (tuple, list)):
+        named = {f"output_{n}": item for n, item in enumerate(data)}
+    else:
+        return {"output": _array(data)}
+    return {
+        key: torch2np(item) if isinstance(item, (Mapping, tuple, list)) else _array(item)
+        for key, item in named.items()
+        if item is not None
+    }
 
 
 def paddle2np(data: object = None) -> dict[str, Any]:
     """Return a model's output as a dict of arrays, named as in :func:`torch2np`."""
-    return _outputs(data, _paddle_array)
+    return torch2np(data)
 
 
 def check_print_diff(
@@ -159,29 +157,10 @@ def _converted(data: dict[str, object], convert: Callable[[object], object], flo
     return result
 
 
-def _outputs(data: object, convert: Callable[[object], object]) -> dict[str, Any]:
-    if isinstance(data, Mapping):
-        named = dict(data)
-    elif isinstance(data, (tuple, list)):
-        named = {f"output_{n}": item for n, item in enumerate(data)}
-    else:
-        return {"output": convert(data)}
-    return {
-        key: _outputs(item, convert) if isinstance(item, (Mapping, tuple, list)) else convert(item)
-        for key, item in named.items()
-        if item is not None
-    }
-
-
-def _torch_array(value: Tensor) -> object:
+def _array(value: Tensor) -> object:
     if not hasattr(value, "detach"):
         return np.asarray(value)
     value = value.detach().cpu()
-    return (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
-
-
-def _paddle_array(value: Tensor) -> object:
-    if not hasattr(value, "numpy"):
-        return np.asarray(value)
-    # Paddle hands bfloat16 out as uint16.
-    return (value.astype("float32") if "bfloat16" in str(value.dtype) else value).numpy()
+    if "bfloat16" in str(value.dtype):  # which numpy lacks; Paddle hands it out as uint16
+        value = value.astype("float32") if hasattr(value, "astype") else value.float()
+    return value.numpy()

@@ -441,7 +441,17 @@ def read_paddle_file(path: Path) -> dict[str, Nested]:
     """
     with _reading(path, "Paddle", "a file written by paddle.save"):
         if path.suffix == SAFETENSORS:
-            return _read_safetensors(path)
+            from safetensors import deserialize
+
+            tensors = dict(deserialize(path.read_bytes()))  # type: ignore[no-untyped-call]
+            refuse_other_layout(path, "pd")
+            for name, tensor in tensors.items():
+                if tensor["dtype"] not in _SAFE_DTYPES:
+                    raise WeightsError("holds a dtype that Paddle lacks", file=path, key=name, found=tensor["dtype"])
+            return {
+                name: np.frombuffer(tensor["data"], _SAFE_DTYPES[tensor["dtype"]]).reshape(tensor["shape"])
+                for name, tensor in tensors.items()
+            }
         stream = StreamReader(map_file(path))
         state = stream.finish(stream.read())
     if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
@@ -451,20 +461,6 @@ def read_paddle_file(path: Path) -> dict[str, Nested]:
     return {
         key: value[1] if (isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], np.ndarray)) else value
         for key, value in state.items()
-    }
-
-
-def _read_safetensors(path: Path) -> dict[str, object]:
-    from safetensors import deserialize
-
-    tensors = dict(deserialize(path.read_bytes()))  # type: ignore[no-untyped-call]
-    refuse_other_layout(path, "pd")
-    for name, tensor in tensors.items():
-        if tensor["dtype"] not in _SAFE_DTYPES:
-            raise WeightsError("holds a dtype that Paddle lacks", file=path, key=name, found=tensor["dtype"])
-    return {
-        name: np.frombuffer(tensor["data"], _SAFE_DTYPES[tensor["dtype"]]).reshape(tensor["shape"])
-        for name, tensor in tensors.items()
     }
 
 

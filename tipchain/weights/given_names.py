@@ -17,15 +17,6 @@ LIST = "a list of layers or tensors that one model lacks, such as  [pooler, head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnknownName:
-    """A name that one model lacks, or where it alone has no tensors; ``key`` is torch's name of the entry."""
-
-    key: str
-    message: str
-    expected: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NameMap:
     """The contents of a YAML file of names.
 
@@ -48,9 +39,8 @@ class NameMap:
             InputError: of the first of them.
         """
         for one in unknown_names(self.names, reference, port):
-            raise InputError(
-                one.message, file=self.file, line=self.lines.get(one.key), key=one.key, expected=one.expected
-            )
+            line = self.lines.get(str(one.key))
+            raise InputError(one.message, file=self.file, line=line, key=one.key, expected=one.expected)
 
 
 def read_names(path: Path) -> NameMap:
@@ -139,8 +129,8 @@ def check_names(names: Mapping[str, str], reference: object, port: object) -> No
         raise UsageError("\n".join(problems))
 
 
-def unknown_names(names: Mapping[str, str], reference: Model, port: Model) -> list[UnknownName]:
-    """Return the names that lead from or to nothing; ``"a + b"`` are two."""
+def unknown_names(names: Mapping[str, str], reference: Model, port: Model) -> list[InputError]:
+    """Return the faults of names that lead from or to nothing, by torch's name as ``key``; ``"a + b"`` are two."""
     if not names:
         return []
     existing = _torch_names(reference), _paddle_names(port)
@@ -160,7 +150,7 @@ def unknown_names(names: Mapping[str, str], reference: Model, port: Model) -> li
                 if name in layers[side]:
                     message = f"{name!r} of the {model} model holds no tensors"
                 expected = f"a tensor of the {model} model, or a layer that holds some where the other one's does"
-                unknown.append(UnknownName(key=key, message=message, expected=expected))
+                unknown.append(InputError(message, key=key, expected=expected))
     return unknown
 
 

@@ -371,7 +371,6 @@ class _Matching:
         self.assumed: list[str] = []
 
     def match(self) -> Match:
-        """Return the match."""
         given = {slot.name: leaf for leaf, (_, slot) in self.port.items() if slot.name in self.names}
         settled = [
             LeafPair(expected=leaf, actual=given[slot.name], evidence="given")

@@ -286,7 +286,6 @@ class _Node:
 
     @property
     def own_name(self) -> str:
-        """Its name in its own model."""
         first = self.leaves[0]
         return ".".join(first.own_path[: len(first.own_path) - (len(first.path) - len(self.path))])
 
