@@ -1,4 +1,4 @@
-"""The loss that cases can name without code: equal in both frameworks, in value and gradient."""
+"""The losses that cases can name without code: equal in both frameworks, in value and gradient."""
 
 from __future__ import annotations
 
@@ -33,6 +33,11 @@ CASES = {
     "masked logits": ("build_loss", {}, MASKED, CLASSES),
     "maps": ("build_loss", {"weight": WEIGHT, "ignore_index": 2, "label_smoothing": 0.1}, MAPS, MAP_CLASSES),
     "soft maps": ("build_loss", {"soft_label": True}, MAPS, SOFT_MAPS),
+    "likelihood": ("build_nll_loss", {"weight": WEIGHT}, np.log(SOFT), IGNORED),
+    "binary": ("build_bce_loss", {"pos_weight": WEIGHT}, 30 * LOGITS, SOFT),
+    "divergence": ("build_kl_loss", {}, 50 * LOGITS, SOFT),
+    "squared": ("build_mse_loss", {}, LOGITS, SOFT),
+    "smooth l1": ("build_smooth_l1_loss", {"beta": 0.5}, LOGITS, SOFT),
 }
 
 
