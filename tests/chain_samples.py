@@ -1,7 +1,5 @@
 """Parameter files that the tests of chains start from, and stub interpreters."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -5,8 +5,6 @@ examples for each property of the parser and half as many of plans. ``pytest -m 
 selected runs with ``HYPOTHESIS_PROFILE=...``.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import os

@@ -1,7 +1,5 @@
 """Nights for tests of the dashboard: what fails, changes, is skipped, comes and goes, and another environment."""
 
-from __future__ import annotations
-
 from math import nan
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The environment in which what needs torch or Paddle is forked from a process that has imported it (tests/forked)."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Nights for the history's tests, made of facts, and as folders that a coordinator would leave."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence

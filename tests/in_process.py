@@ -1,7 +1,5 @@
 """Both sides of a case in this process, for tests that record a stage many times with one thing changed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Folders of nights as a coordinator leaves them, for tests of what is made of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone

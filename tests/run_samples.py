@@ -1,7 +1,5 @@
 """Reports of runs, made without running anything: an alignment with one fault, one that passes, a chain that fails."""
 
-from __future__ import annotations
-
 from tipchain.chain.plan import Command, Result
 from tipchain.errors import Outcome
 from tipchain.explain.findings import Diagnosis, SourceLine

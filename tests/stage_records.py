@@ -1,7 +1,5 @@
 """Judge what two recordings hold without writing files, and benches made of plain functions."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which part may import which, and what starting up may load."""
 
-from __future__ import annotations
-
 import ast
 import operator
 import re

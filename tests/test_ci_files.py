@@ -1,7 +1,5 @@
 """What other repositories' CI takes from here: Dockerfiles, the GitHub Action, GitLab's jobs, pre-commit's hooks."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

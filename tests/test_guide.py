@@ -1,7 +1,5 @@
 """The guide in two languages: its commands are the same, its stages exist, its scripts are there; at night all are run."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

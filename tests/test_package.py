@@ -1,7 +1,5 @@
 """What the package says of itself, what lies in it, and what messages name of it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -3,8 +3,6 @@
 The Chinese pages have the blocks of the English ones, which tests/test_site.py compares.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

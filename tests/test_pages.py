@@ -1,7 +1,5 @@
 """The pages of docs: every call of tipchain in them could be made, their Python runs, and the tutorial is followed."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The bash part of the set-up, with a stub for the Python that makes environments: nothing here uses a network."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The site is built without a warning, its reference is whole, and its Chinese pages keep in step with the English ones."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

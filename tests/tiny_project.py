@@ -1,7 +1,5 @@
 """A project of its own with the tiny case in it, for tests that change a side and run the alignment."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from dataclasses import dataclass

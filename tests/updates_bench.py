@@ -1,7 +1,5 @@
 """Record and judge the stages optimizer, lr and regularization in this process, each side with a case of its own."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from dataclasses import replace

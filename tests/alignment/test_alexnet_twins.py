@@ -1,7 +1,5 @@
 """AlexNet's two sides do the same: schedule, optimizer, loss and forward."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """MobileNetV3-small's two sides do the same: names, shapes, training settings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

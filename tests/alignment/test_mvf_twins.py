@@ -1,7 +1,5 @@
 """MVFNet's two sides are the paper's network and do the same: the module, its options, training settings, metrics."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

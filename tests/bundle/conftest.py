@@ -1,7 +1,5 @@
 """A bundle of the tiny case, made once, for all files of this folder."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

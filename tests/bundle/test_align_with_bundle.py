@@ -1,7 +1,5 @@
 """``align --reference``: torch is not imported, the verdicts are the usual ones, what does not fit is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

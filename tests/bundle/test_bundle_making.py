@@ -1,7 +1,5 @@
 """``bundle make``, ``show`` and ``verify``, of manifests that somebody wrote by hand too."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass, field

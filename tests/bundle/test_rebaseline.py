@@ -1,7 +1,5 @@
 """``tipchain bundle rebaseline``: what it shows, asks, records, and leaves where it was."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a command must leave: files made by itself, lines in its log."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

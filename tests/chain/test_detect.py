@@ -1,7 +1,5 @@
 """Which suite a file is of."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

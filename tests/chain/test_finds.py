@@ -1,7 +1,5 @@
 """Texts settled when a command starts."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Which GPUs there are, plans on leased ones, and that two running commands never share one."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

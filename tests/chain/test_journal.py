@@ -1,7 +1,5 @@
 """What a resumed run need not do again, and what it must."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

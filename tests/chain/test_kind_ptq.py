@@ -1,7 +1,5 @@
 """Plans of post-training quantization, its tolerance, and how a quantized model's outputs are compared."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

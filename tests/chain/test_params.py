@@ -1,7 +1,5 @@
 """The text of a parameter file, and its values as words, without a shell."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pytest

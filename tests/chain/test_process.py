@@ -1,7 +1,5 @@
 """Starting programs, keeping their output, ending them with all their children."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Suites of users' own: the example of docs/reference/suites.md plans and runs, and what is wrong with a profile is named."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The default behaviour suite by suite: what a chain of each would run."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

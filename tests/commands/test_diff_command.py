@@ -1,7 +1,5 @@
 """``tipchain diff``, and ``tipchain report`` of dumps that are judged again."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

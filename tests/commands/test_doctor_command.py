@@ -1,7 +1,5 @@
 """``tipchain doctor``: what it finds, and what it makes of that."""
 
-from __future__ import annotations
-
 import json
 import platform
 import sys

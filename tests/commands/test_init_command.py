@@ -1,7 +1,5 @@
 """``tipchain init`` writes a case that loads, and one that works at once."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

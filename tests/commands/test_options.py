@@ -1,7 +1,5 @@
 """The options that commands share, and what bash offers: one name for one thing; ``--root`` and ``-q``."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

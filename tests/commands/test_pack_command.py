@@ -1,7 +1,5 @@
 """``tipchain case pack``: what is submitted is there, passes, and is the same in the archive; else nothing is packed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

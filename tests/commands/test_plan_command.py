@@ -1,7 +1,5 @@
 """``tipchain plan`` as users call it."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

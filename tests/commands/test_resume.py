@@ -1,7 +1,5 @@
 """``tipchain run --resume``."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """``tipchain run`` and ``tipchain report`` as users call them, with stub interpreters."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

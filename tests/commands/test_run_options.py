@@ -1,7 +1,5 @@
 """The options of ``tipchain run`` that say what runs, where, and how much at once."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Whose an exception is: the user's own, with the place, or tipchain's."""
 
-from __future__ import annotations
-
 import json
 import sys
 from functools import partial

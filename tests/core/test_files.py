@@ -1,7 +1,5 @@
 """Run folders, appended logs, files that are whole or not there."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

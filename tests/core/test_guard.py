@@ -1,7 +1,5 @@
 """The edge of every program: what a terminal and a log are told, in a process of its own as users start it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Chinese texts: complete, with the places of the English ones, where a user reads them and nowhere else."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

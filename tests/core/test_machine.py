@@ -1,7 +1,5 @@
 """Which cores a process may use, processes that it starts, how frameworks are imported, and memory that is kept."""
 
-from __future__ import annotations
-
 import gc
 import os
 import resource

@@ -1,7 +1,5 @@
 """Nights reach the history whole and once, whatever was killed, went away, or is full."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

@@ -1,7 +1,5 @@
 """Nights that were run in shares are one night of the history."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 

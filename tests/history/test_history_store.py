@@ -1,7 +1,5 @@
 """The history in an SQLite file: what goes in, once; several writers; older and newer tables."""
 
-from __future__ import annotations
-
 import json
 import math
 import sqlite3

@@ -1,7 +1,5 @@
 """A real Ray cluster on loopback: a head that runs nothing, and nodes, each of them a ``ray start`` of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

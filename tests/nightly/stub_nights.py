@@ -1,7 +1,5 @@
 """Nights of stub commands, run in this process or by the command line."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

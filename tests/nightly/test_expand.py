@@ -1,7 +1,5 @@
 """From manifests to items: globs, ids, calls, needs, what does not run and why."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Old nights go, whole, and what is needed stays."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

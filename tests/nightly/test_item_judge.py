@@ -1,7 +1,5 @@
 """How items come out: exit code and report must say the same."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace

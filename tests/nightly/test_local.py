@@ -1,7 +1,5 @@
 """Items as processes of this machine: slots that all nights share, memory, GPUs, isolation, endings."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

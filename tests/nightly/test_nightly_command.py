@@ -1,7 +1,5 @@
 """``tipchain nightly`` from the command line."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

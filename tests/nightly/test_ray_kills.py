@@ -1,7 +1,5 @@
 """Nodes, workers, items and coordinators of a night on a cluster killed at random: each item ends once."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """``--junit`` and ``--github`` of ``tipchain nightly run`` and ``resume``; a night's way through them all."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from xml.etree import ElementTree as ET

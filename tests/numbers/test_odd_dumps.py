@@ -1,7 +1,5 @@
 """Dumps of odd but possible content: NaN, other shapes, whole numbers, nothing at all. No framework is needed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from safetensors.numpy import save_file

@@ -1,7 +1,5 @@
 """The alignment run: a faithful port passes, and each stage fails for a fault of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

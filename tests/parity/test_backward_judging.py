@@ -1,7 +1,5 @@
 """Judging backward from files alone; no framework is needed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from safetensors.numpy import save_file

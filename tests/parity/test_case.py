@@ -1,7 +1,5 @@
 """Case files: what is read, and how every mistake is named."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """torch's own source under Paddle, beside the reference in one process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

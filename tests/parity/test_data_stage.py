@@ -1,7 +1,5 @@
 """The data stage: the first sample that differs is named with what differs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from in_process import failed

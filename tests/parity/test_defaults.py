@@ -1,7 +1,5 @@
 """Default tolerances, and which ones need a reason."""
 
-from __future__ import annotations
-
 import pytest
 
 from tipchain.modes import STAGES

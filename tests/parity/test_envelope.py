@@ -1,7 +1,5 @@
 """Loss curves against an envelope; no framework is needed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Dumps named on the command line: what cannot serve is refused before anything runs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The sides on a GPU, against the other side on the CPU. Skipped, with the reason, where there is none."""
 
-from __future__ import annotations
-
 import pytest
 from tiny_project import make_tiny_project
 

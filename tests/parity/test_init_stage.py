@@ -1,7 +1,5 @@
 """The stage init: constants exactly, random values as distributions, and the words for what differs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from stage_records import NumpyFramework, judge_recordings, make_bench, outcomes, reasons

@@ -1,7 +1,5 @@
 """The loss stage: value and gradient of every variant."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

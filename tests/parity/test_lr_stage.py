@@ -1,7 +1,5 @@
 """The lr stage: every schedule's curve is equal in both frameworks, and one that differs is told by its first step."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

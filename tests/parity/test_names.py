@@ -1,7 +1,5 @@
 """File names of the stages, and how users name stages."""
 
-from __future__ import annotations
-
 import pytest
 
 from tipchain.errors import UsageError

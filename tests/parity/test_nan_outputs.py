@@ -1,7 +1,5 @@
 """Models that put out NaN on both sides pass no stage that runs them."""
 
-from __future__ import annotations
-
 import pytest
 from tiny_project import make_tiny_project
 

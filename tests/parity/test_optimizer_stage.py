@@ -1,7 +1,5 @@
 """The optimizer stage: equal pairs pass with every optimizer, and each wrong rule fails with words about it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """How an optimizer's builder is called: alike in alignment and in training."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 from tipchain.frameworks.base import make_optimizer

@@ -1,7 +1,5 @@
 """What is prepared for a stage does not depend on the stages beside it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from tipchain.errors import WeightsError

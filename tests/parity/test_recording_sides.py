@@ -1,7 +1,5 @@
 """The process of a side as its parent sees it: what is recorded, and what is said where it ends early."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """torch's dumps of earlier runs serve while all that they rest on is as it was, and not a moment longer."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Judging a stage from files alone; no framework is needed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The stage train_data: values, orders by their properties, augmentation by distributions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from stage_records import NumpyFramework, judge_recordings, make_bench, outcomes, reasons

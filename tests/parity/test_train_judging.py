@@ -1,7 +1,5 @@
 """Judging the training stage from files alone; no framework is needed."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

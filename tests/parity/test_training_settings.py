@@ -1,7 +1,5 @@
 """What a case says about backward and train, and running it with other seeds."""
 
-from __future__ import annotations
-
 import pytest
 
 from tipchain.cli import main

@@ -1,7 +1,5 @@
 """What prepared weights and recorded data are known by."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The data that tipchain makes: digits, whole or not there, and nobody's else."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """A run's page, JUnit and GitHub's annotations: the cause is told once, and what follows refers to it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The Paddle programs: train, evaluate, export and infer, on a tiny net and images made here."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import json

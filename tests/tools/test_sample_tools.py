@@ -1,7 +1,5 @@
 """What inference reads: images by default, or what the case's own builder finds."""
 
-from __future__ import annotations
-
 import sys
 from argparse import Namespace
 from dataclasses import replace
