@@ -1,4 +1,4 @@
-"""Being here, this file puts the tests' folder on the import path, for helpers that several folders share.
+"""Helpers that several folders share, and the tools, are imported by name: this file puts their folders on the import path.
 
 Hypothesis has three profiles: ``quick``, ``thorough`` for an engine that was just changed, and ``nightly`` with 100,000
 examples for each property of the parser and half as many of plans. ``pytest -m nightly`` runs the last; whatever is
@@ -9,6 +9,7 @@ import atexit
 import gc
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -53,6 +54,8 @@ NIGHTLY_TIMEOUT_S = 4 * 3600
 WORTH_TELLING_S = 1.0
 """A file that takes less is not listed at the end."""
 
+# The folder of this file is there already.
+sys.path.append(str(forking.HERE.parent / "tools"))
 # Texts are compared in English, whatever the developer's locale is; tests/core/test_language.py has the others.
 os.environ["TIPCHAIN_LANG"] = "en"
 # The same examples every time: what a random one finds some night must not stop a change that has nothing to do with it.

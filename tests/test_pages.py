@@ -4,19 +4,15 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+import reference_pages
 from page_blocks import ROOT, blocks_of, follow, run_line
 
 from tipchain.cli import COMMANDS, parser_of
-
-sys.path.insert(0, str(ROOT / "tools"))
-
-import reference_pages
 
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if not path.name.endswith(".zh.md"))

@@ -6,17 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import reference_pages
 from page_blocks import blocks_of
 from programs import completed
 
+from tipchain.core.language import _read
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-sys.path.insert(0, str(ROOT / "tools"))
-
-import reference_pages  # noqa: E402
-
-from tipchain.core.language import _read  # noqa: E402
-
 CHINESE = [*sorted(DOCS.rglob("*.zh.md")), ROOT / "README_cn.md"]
 
 

@@ -1,6 +1,5 @@
 """Chinese texts: complete, with the places of the English ones, where a user reads them and nowhere else."""
 
-import importlib.util
 import json
 import os
 import re
@@ -11,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import untranslated
 from alignment_samples import failing
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,11 +30,6 @@ from tipchain.core.language import (
 )
 
 PACKAGE = Path(__file__).resolve().parents[2] / "tipchain"
-spec = importlib.util.spec_from_file_location("untranslated", PACKAGE.parent / "tools/untranslated.py")
-assert spec is not None
-assert spec.loader is not None
-untranslated = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(untranslated)
 CHINESE = re.compile("[\u4e00-\u9fff]")
 
 

@@ -1,13 +1,10 @@
 import ast
-import importlib.util
 from pathlib import Path
 
+import list_constants as table
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-spec = importlib.util.spec_from_file_location("list_constants", ROOT / "tools/list_constants.py")
-table = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(table)
 EXPLAINING = ("explain/locate", "explain/causes", "explain/preflight", "live")
 
 
