@@ -23,7 +23,6 @@ DAY = 86400.0
 
 
 def night(number: int, *, title: str = "suite", **facts: object) -> Entry:
-    """Return the night of a day."""
     began = 1_700_000_000 + DAY * number
     return Entry(
         key=f"{title} {number}",
@@ -37,18 +36,15 @@ def night(number: int, *, title: str = "suite", **facts: object) -> Entry:
 
 
 def item(name: str, outcome: Outcome = PASS, **facts: object) -> ItemFacts:
-    """Return an item that ended."""
     return ItemFacts(**{"id": name, "attempt": 1, "outcome": outcome, "seconds": 100.0, **HERE, **facts})
 
 
 def trained(name: str, figures: Mapping[str, float], **facts: object) -> ItemFacts:
-    """Return an item with one command."""
     command = CommandFacts(id="train[norm]", step="train", argv=["python", "train.py"], outcome=PASS, figures=figures)
     return item(name, commands=[command], **facts)
 
 
 def judged(name: str, outcomes: Mapping[str, Outcome], outcome: Outcome = PASS, **facts: object) -> ItemFacts:
-    """Return an item with verdicts."""
     verdicts = [
         {"subject": subject, "outcome": one, "reason": f"{subject} is {one.value}"} for subject, one in outcomes.items()
     ]
@@ -56,7 +52,6 @@ def judged(name: str, outcomes: Mapping[str, Outcome], outcome: Outcome = PASS, 
 
 
 def cause(code: str = "epsilon", **facts: object) -> CauseFacts:
-    """Return the cause of a failure."""
     given = {
         "stage": "forward",
         "code": code,
@@ -72,7 +67,6 @@ def cause(code: str = "epsilon", **facts: object) -> CauseFacts:
 
 
 def history_in(folder: Path) -> History:
-    """Return a history of its own."""
     return History(place_of(folder, str(folder / "history.sqlite")))
 
 
@@ -82,7 +76,6 @@ def fill(history: History, nights: Iterable[tuple[Entry, Sequence[ItemFacts]]]) 
 
 
 def report(title: str = "demo.txt", *, run: str = "out/runs/20260101-000000-abcde", seconds: float = 12.5) -> dict:
-    """Return a report of a chain and an alignment, as JSON values."""
     diff = tensor_diff(
         mean_abs=2e-7, max_rel=nan, worst_index=(3, 5), worst_expected=-1.5, worst_actual=-1.4, expected_max_abs=2.25,
         needed_atol=inf,

@@ -45,7 +45,6 @@ class BothSides:
 
 
 def failed(judged: Judged) -> dict[str, str]:
-    """Return the reasons of all that did not pass, by subject."""
     return {v.subject: v.reason for v in judged.verdicts if v.outcome is not Outcome.PASS}
 
 

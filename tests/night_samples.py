@@ -118,12 +118,10 @@ class NightSample:
         return record
 
     def finish(self) -> Path:
-        """Let the night end; return its folder."""
         write_document(self.folder / FINISHED, {"token": self.token})
         return self.folder
 
     def ended_file(self, one: Item) -> Path:
-        """Return the file of an item's record."""
         return item_folder(self.folder, one.id) / ENDED
 
 

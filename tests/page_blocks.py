@@ -28,7 +28,6 @@ class Block:
 
     @property
     def lines(self) -> list[str]:
-        """The lines that hold anything."""
         return [line for line in self.text.splitlines() if line.strip()]
 
 

@@ -56,7 +56,6 @@ def reasons(judged, *wanted: str) -> dict[str, str]:
 
 
 def make_bench(framework, builders, **case):
-    """Return a bench whose builders are functions."""
     settings = SimpleNamespace(
         seed=0, model_args={}, weights=SimpleNamespace(names={}), train=SimpleNamespace(batch_size=4)
     )

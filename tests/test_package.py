@@ -109,7 +109,6 @@ def test_a_remote_becomes_an_address_without_secrets(hook, remote, address):
 
 
 def extras() -> dict[str, list[str]]:
-    """Return the optional dependencies that pyproject.toml declares."""
     text = (ROOT / "pyproject.toml").read_text()
     table = re.search(r"\[project\.optional-dependencies\]\n(.*?)\n\[", text, re.DOTALL)[1]
     return {

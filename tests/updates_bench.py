@@ -84,5 +84,4 @@ def outcomes(verdicts) -> set[Outcome]:
 
 
 def failed(verdicts) -> dict[str, str]:
-    """Return the reasons of what failed, by subject."""
     return {name: one.reason for name, one in verdicts.items() if one.outcome is Outcome.FAIL}

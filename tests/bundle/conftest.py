@@ -33,7 +33,6 @@ def made(tmp_path_factory) -> Made:
 
 @pytest.fixture
 def copied(made, tmp_path) -> Made:
-    """A copy of the project for one test."""
     return made.copy(tmp_path / "project")
 
 

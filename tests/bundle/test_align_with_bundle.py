@@ -12,7 +12,6 @@ LIVE = ("preflight/construction", "forward/layers", "loss/function", "backward/g
 
 
 def verdicts(path: Path) -> list[dict]:
-    """Return the verdicts on what was recorded."""
     return [one for one in json.loads(path.read_text())["verdicts"] if one["subject"] not in LIVE]
 
 

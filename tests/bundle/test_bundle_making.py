@@ -145,7 +145,6 @@ STRANGE = (None, True, 10**30, float("nan"), "\ud800\x1b[2J\u202e", [], {}, [[1]
 
 @pytest.fixture
 def bundle(tmp_path):
-    """A bundle with nothing but a manifest."""
     weights = BundledWeights(file="weights/a", digest="0", names={"a": "b"})
     write(
         tmp_path,
@@ -182,7 +181,6 @@ def seal(folder, document):
 
 
 def changed(document, above=()):
-    """Yield the document with one value after the other replaced by others."""
     parts = (
         document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
     )

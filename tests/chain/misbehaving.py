@@ -131,6 +131,5 @@ BODIES = {
 
 
 def program(name: str) -> str:
-    """Return the Python of one of them."""
     prelude = f"PRELUDE = {PRELUDE!r}\n{PRELUDE}\nn = f'{_SHELL_NOTE}'\n"
     return f"{prelude}\n{BODIES[name]}\nend()\n"

@@ -45,7 +45,6 @@ class Bench:
         )
 
     def passes(self, command=None, **changes):
-        """Run the command as a first attempt does and return its result."""
         command = (command or self.command)._replace(**changes)
         journal = Journal(self.run)
         journal.start(plan())
@@ -56,7 +55,6 @@ class Bench:
         return result
 
     def earlier(self, command=None, place=None, **changes):
-        """Return what a second attempt finds."""
         return Journal(self.run).finished((command or self.command)._replace(**changes), place or self.place)
 
 

@@ -185,7 +185,6 @@ def test_a_package_that_a_builder_is_named_from_counts_as_the_users(tmp_path, mo
 
 
 def framework(name):
-    """Return a module that looks like a framework's, with a function that raises."""
     made = ModuleType(f"{name}.nn")
     code = compile(
         "def run(): raise ValueError('shapes')\nclass Tensor: pass", f"/x/site-packages/{name}/nn.py", "exec"
@@ -225,7 +224,6 @@ def test_a_builder_that_makes_something_else_is_told_with_its_place(name, made, 
 
 
 def told_of(name, builder):
-    """Return what is told of a builder with its place."""
     with pytest.raises(UsersError) as raised_:
         checking(name, "paddle", builder)()
     told = tell(raised_.value)

@@ -342,7 +342,6 @@ def test_lint_in_chinese(shown):
 
 
 def left_english(text: str) -> list[str]:
-    """Return the English that is left in a text."""
     return [one[0] for one in untranslated.ENGLISH.finditer(untranslated.CALL.sub("", text))]
 
 

@@ -36,7 +36,6 @@ class Quiet:
 
 
 def command(name: str, script: str = "true", **more: Any):
-    """Return an item that runs a shell script."""
     values = {"kind": "command", "argv": ("/bin/sh", "-c", script), "id": f"{name}[cpu]", "mode": "", "source": ""}
     return item(name, **{**values, "timeout_s": 30.0, **more})
 

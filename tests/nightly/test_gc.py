@@ -35,7 +35,6 @@ def nights(tmp_path, monkeypatch) -> Path:
 
 
 def left(nights: Path) -> list[int]:
-    """Return the numbers of the nights that are there."""
     return [int(one.name[-5:], 16) for one in find_nights(nights)]
 
 

@@ -18,8 +18,6 @@ NAN, INF = float("nan"), float("inf")
 
 @pytest.fixture
 def judge(tmp_path):
-    """Judge two dumps; return outcome and reason by key."""
-
     def run(stage, torch, paddle, *, tensors=None, rules=DEFAULT, metas=None, details=None):
         for number, (side, arrays) in enumerate(zip(SIDES, (torch, paddle), strict=True)):
             meta = {"details": details or {}, **(metas[number] if metas else {})}

@@ -7,7 +7,6 @@ pytestmark = [pytest.mark.frameworks, pytest.mark.gpu]
 
 
 def why_no_gpu(framework: str) -> str:
-    """Return why ``framework`` cannot use a GPU here, "" if it can."""
     if framework == "torch":
         import torch
 

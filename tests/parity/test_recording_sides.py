@@ -36,7 +36,6 @@ def until_finished(side):
 
 
 def tell(*events):
-    """Return a program that tells of the beginning and the end of stages."""
     lines = []
     for event, stage in events:
         lines.append(f"""printf '{{"event": "{event}", "stage": "{stage}", "ok": true, "marks": null}}\\n' >&$1""")

@@ -19,7 +19,6 @@ RULES = Rules(own={})
 
 
 def write(folder, torch=None, paddle=None, *, samples=5000, made_here=True):
-    """Write both dumps with their files; None leaves a side without tensors."""
     for side, tensors in (("torch", torch), ("paddle", paddle)):
         meta = {"side": side, "stage": "train", "details": {"samples": samples}}
         save_record(folder / dump_name("train", side), ACCURACY, meta=meta | ({"tipchain": "1"} if made_here else {}))

@@ -56,7 +56,6 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(data, tmp_path_factory):
-    """Two epochs at once."""
     out = tmp_path_factory.mktemp("trained")
     assert train(data, out, "--epochs", "2") == 0
     return out

@@ -43,7 +43,6 @@ class Sounds:
 
 @pytest.fixture
 def module(monkeypatch):
-    """The module of the case's Paddle side."""
     made = ModuleType("sounds")
     made.build_dataset = lambda root, split, length: []
     made.build_transform = lambda length: lambda image: np.full(length, image.size[0], np.float32)
