@@ -187,6 +187,14 @@ def stub(path: Path, body: str) -> Path:
     return path
 
 
+def lay_params(root: Path, text: str) -> Path:
+    """Write a parameter file below ``root``, in the folder where suites have theirs."""
+    path = root / "test_tipc/configs/net/train_infer_python.txt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
 def lay_programs(root: Path, text: str = TEMPLATE) -> None:
     """Lay an empty file for each program that a parameter file names."""
     for name in re.findall(r"(?<=:)[\w/]+\.py", text):

@@ -23,11 +23,6 @@ def settled(root, text, *files, argv=None, cwd="."):
     return settle(command, root, root / "run").argv
 
 
-def test_a_command_without_finds_is_left_alone(tmp_path):
-    command = Command(id="a", step="eval", argv=("python", "run/*.pdparams"))
-    assert settle(command, tmp_path, tmp_path / "run") is command
-
-
 def test_the_first_pattern_with_a_match_gives_the_text(tmp_path):
     make(tmp_path, "run/iter_2/model.pdparams")
     files = ("run/best_model/model.pdparams", "run/iter_*/model.pdparams")
