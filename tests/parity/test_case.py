@@ -1,4 +1,4 @@
-"""Case files: what is read, and how every mistake is named."""
+"""Case files: what is read, and how every mistake is named; how users name stages."""
 
 import re
 from pathlib import Path
@@ -7,8 +7,8 @@ import pytest
 
 from tipchain.core.blame import UsersError, tell
 from tipchain.core.files import find_root
-from tipchain.errors import CaseError
-from tipchain.modes import STAGES, Mode
+from tipchain.errors import CaseError, UsageError
+from tipchain.modes import STAGES, Mode, parse_stages
 from tipchain.parity.case import load_case, resolve
 
 GOOD = """\
@@ -202,3 +202,23 @@ def test_what_a_users_module_raises_while_it_is_imported_has_its_place(tmp_path,
     with pytest.raises(UsersError) as raised:
         resolve(f"{name}:build", tmp_path)
     assert re.search(words, tell(raised.value))
+
+
+@pytest.mark.parametrize(
+    ("text", "stages"),
+    [
+        ("forward", ("forward",)),
+        ("01|02", ("forward", "data")),
+        ("5", ("backward", "train")),
+        ("loss, 01", ("forward", "loss")),
+        ("train,backward", ("backward", "train")),
+    ],
+)
+def test_stages_by_name_or_number(text, stages):
+    assert parse_stages(text) == stages
+
+
+@pytest.mark.parametrize("text", ["", "06", "forwrad", "01,,02"])
+def test_unknown_stages_are_refused(text):
+    with pytest.raises(UsageError, match="unknown stage"):
+        parse_stages(text)
