@@ -3,13 +3,13 @@
 import argparse
 import json
 import re
-import subprocess
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 import shtab
 import yaml
+from programs import completed
 
 from tipchain.cli import COMMANDS, FIRST, GROUPS, main, parser_of, whole_parser
 from tipchain.commands import doctor
@@ -246,5 +246,5 @@ def test_what_is_offered(folder, words, offered):
         'printf "%s\\n" "${COMPREPLY[@]}"'
     )
     argv = ["bash", "-c", program, "bash", "tipchain", *words]
-    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=True)
+    done = completed(argv, cwd=folder, check=True)
     assert {line.rstrip("/ ") for line in done.stdout.split("\n") if line} == offered

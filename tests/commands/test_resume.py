@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from chain_samples import TEMPLATE, living, stub
-from programs import await_
+from programs import await_, completed
 
 from tipchain.cli import main
 
@@ -49,7 +49,7 @@ def go(forked):
 
     def start(*options, **more):
         Path("calls").write_text("")
-        done = subprocess.run(words(*options, **more), capture_output=True, text=True, check=False)
+        done = completed(words(*options, **more))
         print(done.stdout, end="")
         print(done.stderr, end="", file=sys.stderr)
         return done.returncode, Path("calls").read_text().split()

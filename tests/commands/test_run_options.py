@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from chain_samples import ALIGNMENT, LEAVES, TEMPLATE, edit, lay_programs, living, stub
-from programs import await_
+from programs import await_, completed
 
 from tipchain import __version__
 from tipchain.chain.gpus import Gpus
@@ -231,7 +231,7 @@ def test_each_argument_decides_what_is_run_or_is_of_one_call():
 def test_a_failed_run_says_how_to_go_on_with_the_same_chain():
     def call(*words):  # a run is held until the process that began it ends
         argv = [sys.executable, "-m", "tipchain", *words]
-        return subprocess.run(argv, capture_output=True, text=True, check=False)
+        return completed(argv)
 
     options = ("--set", "--epochs=lite_train_lite_infer=7", "--device=cpu", "--json", "r.json")
     failed = call("run", "p.txt", MODE, *python("exit 3"), *options)

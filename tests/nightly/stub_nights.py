@@ -8,6 +8,7 @@ from typing import Any
 import forking
 import yaml
 from night_samples import item
+from programs import completed
 
 from tipchain.chain.gpus import Leases
 from tipchain.nightly.coordinator import Coordinator
@@ -78,4 +79,4 @@ def write_manifest(folder: Path, **keys: Any) -> Path:
 def tipchain(*words: object, cwd: Path, **more: Any) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "tipchain", "nightly", *map(str, words)]
     more = {"env": forking.environment(), **more}
-    return subprocess.run(argv, cwd=cwd, capture_output=True, text=True, timeout=120, check=False, **more)
+    return completed(argv, cwd=cwd, timeout=120, **more)
