@@ -1,11 +1,12 @@
 """Nights for the history's tests, made of facts, and as folders that a coordinator would leave."""
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from math import inf, nan
 from pathlib import Path
 
+from night_samples import NightSample
 from night_samples import item as some_item
 from run_samples import tensor_diff, verdict
 
@@ -14,10 +15,18 @@ from tipchain.errors import Outcome
 from tipchain.history.schema import CauseFacts, CommandFacts, Entry, ItemFacts
 from tipchain.history.store import History, place_of
 from tipchain.nightly.items import NightPlan
-from tipchain.nightly.nights import FINISHED, ItemRecord, begin_night, item_folder, write_document, write_record
 from tipchain.report.model import RunReport, dump_report
 
 PASS, FAIL, ERROR, SKIP = Outcome.PASS, Outcome.FAIL, Outcome.ERROR, Outcome.SKIP
+DAYS = count()
+ENVIRONMENT = {
+    "commit": "4b72afe",
+    "machine": "host",
+    "processor": "Example CPU",
+    "cores": 16,
+    "gpus": ["H200", "H200"],
+    "versions": {"torch": "2.13.0"},
+}
 HERE = {"machine": "host", "machine_class": "16 cores"}
 DAY = 86400.0
 
@@ -105,46 +114,18 @@ def plan(root: Path, names: Sequence[str]) -> NightPlan:
     return NightPlan(name="suite", root=str(root), manifest="suite.yaml", sha256="0" * 64, items=items)
 
 
-def night_folder(root: Path, ended: Mapping[str, Outcome], *, left: Sequence[str] = (), reports: bool = True) -> Path:
-    """Return the folder of a night as a coordinator leaves it: items that ended, and such that have not."""
-    environment = {
-        "commit": "4b72afe",
-        "machine": "host",
-        "processor": "Example CPU",
-        "cores": 16,
-        "gpus": ["H200", "H200"],
-        "versions": {"torch": "2.13.0"},
-    }
-    made, lock = begin_night(plan(root, [*ended, *left]), root / "nights", options={}, environment=environment)
-    os.close(lock)
-    for name, outcome in ended.items():
-        end_item(made.folder, made.token, name, outcome, reports=reports)
+def night_sample(root: Path, ended: Mapping[str, Outcome], *, left: Sequence[str] = (), reports: bool = True):
+    """Return a night as a coordinator leaves it: items that ended, and such that have not."""
+    items = plan(root, [*ended, *left]).items
+    sample = NightSample(root / "nights/suite", next(DAYS), items, root=root, environment=ENVIRONMENT)
+    facts = {"seconds": 12.5, "peak_memory_mb": 99.0, "exit_code": 0, "log": None}
+    for one, (name, outcome) in zip(items, ended.items(), strict=False):
+        made = report(name) if reports else None
+        sample.end(one, outcome, "" if outcome is PASS else "went wrong", report=made, **facts)
     if not left:
-        finish(made.folder, made.token)
-    return made.folder
+        sample.finish(seconds=77.0)
+    return sample
 
 
-def end_item(folder: Path, token: str, name: str, outcome: Outcome, *, reports: bool = True) -> None:
-    attempt = item_folder(folder, name) / "attempt-1"
-    attempt.mkdir(parents=True)
-    if reports:
-        (attempt / "report.json").write_text(json.dumps(report(name)))
-    path = str((attempt / "report.json").relative_to(folder)) if reports else ""
-    record = ItemRecord(
-        id=name,
-        attempt=1,
-        outcome=outcome,
-        reason="" if outcome is PASS else "went wrong",
-        exit_code=0,
-        started="2026-01-01T00:00:00+00:00",
-        seconds=12.5,
-        peak_memory_mb=99.0,
-        machine="host",
-        executor="local",
-        report=path,
-    )
-    write_record(folder, record, token)
-
-
-def finish(folder: Path, token: str) -> None:
-    write_document(folder / FINISHED, {"token": token, "seconds": 77.0})
+def night_folder(root: Path, ended: Mapping[str, Outcome], **more: bool) -> Path:
+    return night_sample(root, ended, **more).folder

@@ -117,8 +117,8 @@ class NightSample:
         write_record(self.folder, record, self.token)
         return record
 
-    def finish(self) -> Path:
-        write_document(self.folder / FINISHED, {"token": self.token})
+    def finish(self, **facts: Any) -> Path:
+        write_document(self.folder / FINISHED, {"token": self.token, **facts})
         return self.folder
 
     def ended_file(self, one: Item) -> Path:
