@@ -128,8 +128,6 @@ def test_absolute_file_names_are_refused(made, tmp_path, monkeypatch):
 
 
 def test_show_checks_every_file(copied, capsys):
-    from tipchain.cli import main
-
     assert main(["bundle", "show", str(copied.bundle)]) == 0
     assert "forward, loss\n" in capsys.readouterr().out
     (copied.bundle / "inputs" / "case.npy").write_bytes(b"")

@@ -14,20 +14,6 @@ def diff(expected, actual, **options):
     return diff_arrays("x", np.asarray(expected), np.asarray(actual), **options)
 
 
-def test_facts_of_ordinary_floats():
-    expected = np.array([[1, -2, 4], [8, 0, 16]], np.float32)
-    actual = np.array([[1, -2.5, 4], [8, 0, 17]], np.float32)
-    facts = diff(expected, actual)
-    assert (facts.mean_abs, facts.max_abs, facts.min_abs) == (0.25, 1.0, 0.0)
-    assert facts.max_rel == 0.25
-    assert (facts.worst_index, facts.worst_expected, facts.worst_actual) == ((1, 2), 16.0, 17.0)
-    assert facts.expected_max_abs == 16.0
-    assert facts.size == 6
-    assert (facts.expected_dtype, facts.expected_shape) == ("float32", (2, 3))
-    assert facts.needed_atol == 1.0
-    assert diff(expected, actual, rtol=0.125).needed_atol == 0.25
-
-
 @pytest.mark.parametrize(
     ("expected", "actual", "difference"),
     [
