@@ -10,7 +10,9 @@ import reference_pages
 from page_blocks import blocks_of
 from programs import completed
 
+from tipchain import errors
 from tipchain.core.language import _read
+from tipchain.explain.findings import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -124,8 +126,6 @@ def test_the_keys_are_those_that_the_reader_asks_for():
 
 
 def test_every_exit_code_and_outcome_has_a_meaning():
-    from tipchain import errors
-
     for owner in (errors.ExitCode, errors.Outcome):
         assert set(reference_pages.members_of(owner)) == set(owner.__members__)
 
@@ -152,7 +152,5 @@ def test_the_readmes_begin_with_the_two_commands_and_lead_to_the_same_pages():
 
 
 def test_the_page_of_kinds_has_each_kind_once():
-    from tipchain.explain.findings import KINDS
-
     text = (DOCS / "reference/diagnoses.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE) == list(KINDS)

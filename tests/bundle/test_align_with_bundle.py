@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from bundle_samples import STAGES
 
+from tipchain.cli import main
+
 LIVE = ("preflight/construction", "forward/layers", "loss/function", "backward/gradients", "backward/updates")
 
 
@@ -108,8 +110,6 @@ def set_manifest(root: Path, **values: object) -> None:
 
 def align(project, capsys, *args: str) -> tuple[int, str]:
     """Run ``tipchain align`` in this process, which only refuses: no framework is loaded."""
-    from tipchain.cli import main
-
     out = str(project.root / "out")
     code = main(["align", str(project.case), "--reference", str(project.root / "bundle"), "--out", out, *args])
     return code, capsys.readouterr().err

@@ -11,7 +11,8 @@ from programs import completed
 from tipchain.cli import main
 from tipchain.errors import Outcome
 from tipchain.numbers.dumps import save_record
-from tipchain.numbers.verdicts import parse_verdicts, render_verdicts
+from tipchain.numbers.tolerance import Tolerance
+from tipchain.numbers.verdicts import compare, parse_verdicts, render_verdicts
 
 
 @pytest.fixture
@@ -102,9 +103,6 @@ def test_json_is_valid_with_nan_and_holds_the_verdicts(dumps, tmp_path, capsys):
 
 
 def test_verdicts_come_back_from_json():
-    from tipchain.numbers.tolerance import Tolerance
-    from tipchain.numbers.verdicts import compare
-
     reference = {"a": np.ones((2, 3)), "b": np.array([np.inf]), "c": np.array([1 + 2j]), "d": np.arange(3), "e": 1.0}
     port = {"a": np.zeros((2, 3)), "b": np.array([1.0]), "c": np.array([2j]), "d": np.arange(3), "f": 1.0}
     verdicts = compare(reference, port, Tolerance(threshold=1e-6))

@@ -15,7 +15,7 @@ from programs import await_, completed
 from tipchain import __version__
 from tipchain.chain.gpus import Gpus
 from tipchain.cli import main, parser_of
-from tipchain.commands.run import CALLED, words_behind_mode
+from tipchain.commands.run import CALLED, _usual_seconds, words_behind_mode
 
 MODE = "lite_train_lite_infer"
 OUT = Path("test_tipc/output/net") / MODE
@@ -194,8 +194,6 @@ def test_a_folder_that_cannot_be_had_is_2(capsys):
 
 
 def test_what_commands_took_is_the_basis_of_the_next_runs_time_left():
-    from tipchain.commands.run import _usual_seconds
-
     assert run("--only", "train") == 0
     (latest,) = OUT.glob("runs/*/")
     usual = _usual_seconds(latest.parent / "next")

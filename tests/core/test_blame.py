@@ -16,6 +16,7 @@ from tipchain.core.blame import UsersError, is_users, message_of, one_line, serv
 from tipchain.core.guard import guarded
 from tipchain.errors import ExitCode, did_you_mean
 from tipchain.frameworks.base import Trainer, check_batch, checking
+from tipchain.parity import recorder
 
 
 @pytest.mark.parametrize(
@@ -274,8 +275,6 @@ def interrupt(*_):
     ],
 )
 def test_a_recorded_stage_tells_the_users_line_of_errors_of_the_system_too(monkeypatch, users, told):
-    from tipchain.parity import recorder
-
     def run(_stage, _bench):
         users()
 
@@ -290,8 +289,6 @@ def test_a_recorded_stage_tells_the_users_line_of_errors_of_the_system_too(monke
 
 
 def test_a_full_disk_under_a_recorder_is_nobodys_code(monkeypatch):
-    from tipchain.parity import recorder
-
     def full(*_):
         raise OSError(28, "No space left on device", "dump.npy")
 
