@@ -4,23 +4,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 from stage_records import write_dumps
 
-from tipchain.errors import Outcome
-from tipchain.modes import tensors_name
+from tipchain.errors import Outcome, RecordError, UsageError
+from tipchain.modes import dump_name, tensors_name
+from tipchain.numbers.dumps import save_record
 from tipchain.numbers.tolerance import Tolerance
+from tipchain.parity.align import adopt_dumps, check_dumps
 from tipchain.parity.case import KnownDeviation
 from tipchain.parity.stages.judging import Rules, judge_stage
 
 PLAIN = Rules(own={})
-
-
-def tensors(folder: Path, torch: dict, paddle: dict) -> None:
-    for side, arrays in (("torch", torch), ("paddle", paddle)):
-        save_file(
-            {k: np.asarray(v, dtype=np.float32) for k, v in arrays.items()}, folder / tensors_name("backward", side)
-        )
 
 
 def outcomes(judgement) -> dict[str, str]:
@@ -35,6 +29,12 @@ GOOD = {
     "update_rms/a.weight": 1e-4,
     "buffer/a.running_mean": [0.1, 0.2],
 }
+
+
+def judge_tensors(folder, torch: dict, paddle: dict):
+    """Judge backward of equal losses and of these tensors."""
+    files = [{key: np.asarray(one, np.float32) for key, one in side.items()} for side in (torch, paddle)]
+    return judge_stage("backward", write_dumps(folder, "backward", LOSSES, LOSSES, tensors=files), PLAIN)
 
 
 def test_other_inputs_are_an_error_whatever_the_numbers(tmp_path):
@@ -61,8 +61,7 @@ def test_metrics_of_zero_are_ordinary(tmp_path):
 
 
 def test_backward_judges_every_tensor_and_lists_structural_zeros(tmp_path):
-    tensors(write_dumps(tmp_path, "backward", LOSSES, LOSSES), GOOD, {**GOOD, "gradient/a.bias": [-3e-7, 2e-7]})
-    judgement = judge_stage("backward", tmp_path, PLAIN)
+    judgement = judge_tensors(tmp_path, GOOD, {**GOOD, "gradient/a.bias": [-3e-7, 2e-7]})
     assert set(outcomes(judgement).values()) == {"PASS"}, "noise in a gradient that is zero by structure is no fault"
     assert len(judgement.verdicts) == 6
     assert judgement.notes[-1] == "zero by structure, 1 gradients: a.bias"
@@ -70,8 +69,7 @@ def test_backward_judges_every_tensor_and_lists_structural_zeros(tmp_path):
 
 def test_gradients_that_are_all_zero_prove_nothing(tmp_path):
     dead = {**GOOD, "gradient/a.weight": [0.0, 0.0], "gradient/a.bias": [0.0, 0.0], "update_rms/a.weight": 0.0}
-    tensors(write_dumps(tmp_path, "backward", LOSSES, LOSSES), dead, dead)
-    found = outcomes(judge_stage("backward", tmp_path, PLAIN))
+    found = outcomes(judge_tensors(tmp_path, dead, dead))
     assert found["backward/gradient"] == "ERROR"
     assert found["backward/parameter"] == "ERROR"
 
@@ -79,7 +77,7 @@ def test_gradients_that_are_all_zero_prove_nothing(tmp_path):
 def test_backward_without_tensors_is_an_error(tmp_path):
     write_dumps(tmp_path, "backward", LOSSES, LOSSES)
     assert outcomes(judge_stage("backward", tmp_path, PLAIN))["backward/tensors"] == "ERROR"
-    tensors(tmp_path, GOOD, GOOD)
+    judge_tensors(tmp_path, GOOD, GOOD)
     path = tmp_path / tensors_name("backward", "paddle")
     path.write_bytes(path.read_bytes()[:-3])
     verdict = judge_stage("backward", tmp_path, PLAIN).verdicts[-1]
@@ -161,20 +159,17 @@ def test_metrics_without_a_published_number_are_skipped(tmp_path):
 
 @pytest.mark.parametrize("names", [["a", "b"], ["b"]])
 def test_nan_gradients_on_both_sides_fail(tmp_path, names):
-    write_dumps(tmp_path, "backward", LOSSES, LOSSES)
     both = {f"gradient/{name}": [np.nan, 0.0] for name in names} | {"gradient/z": [0.5, 0.5]}
     both |= {"parameter/a": [np.nan, 1.0], "update_rms/a": np.nan, "buffer/a": [np.nan, 1.0]}
-    tensors(tmp_path, both, both)
-    found = outcomes(judge_stage("backward", tmp_path, PLAIN))
+    found = outcomes(judge_tensors(tmp_path, both, both))
     wrong = {f"backward/gradient/{name}" for name in names} | {"backward/parameter/a", "backward/buffer/a"}
     assert {found[name] for name in wrong} == {"FAIL"}
     assert found["backward/gradient/z"] == "PASS"
 
 
 def test_a_masks_infinity_does_not_excuse_its_other_values(tmp_path):
-    write_dumps(tmp_path, "backward", LOSSES, LOSSES)
-    tensors(tmp_path, GOOD | {"buffer/mask": [-np.inf, 1.0]}, GOOD | {"buffer/mask": [-np.inf, 500.0]})
-    assert outcomes(judge_stage("backward", tmp_path, PLAIN))["backward/buffer/mask"] == "FAIL"
+    judgement = judge_tensors(tmp_path, *(GOOD | {"buffer/mask": [-np.inf, other]} for other in (1.0, 500.0)))
+    assert outcomes(judgement)["backward/buffer/mask"] == "FAIL"
 
 
 def test_no_known_deviation_covers_nan_or_a_name_that_is_not_there(tmp_path):
@@ -204,8 +199,8 @@ def test_the_last_digit_of_a_gradient_far_above_the_others_is_no_difference(tmp_
     for far, outcome in ((1, "PASS"), (64, "FAIL")):
         other = spike.copy()
         other[7] += far * np.spacing(spike[7])
-        tensors(write_dumps(tmp_path, "backward", LOSSES, LOSSES), recorded, {**GOOD, "gradient/a.weight": other})
-        assert outcomes(judge_stage("backward", tmp_path, PLAIN))["backward/gradient/a.weight"] == outcome
+        judgement = judge_tensors(tmp_path, recorded, {**GOOD, "gradient/a.weight": other})
+        assert outcomes(judgement)["backward/gradient/a.weight"] == outcome
 
 
 CURVES = {f"loss_{n}": np.array([2.0 - 0.1 * n]) for n in range(4)} | {f"lr_{n}": np.array([1e-4]) for n in range(4)}
@@ -321,3 +316,41 @@ def test_steps_where_a_gradient_is_rounding_alone_are_not_judged(tmp_path, monke
     found = next(one for one in judgement.verdicts if one.subject == "backward/parameter/w")
     assert found.outcome.value == outcome
     assert ("rounding hides 1 of 2 elements" in found.reason) is (outcome == "SKIP")
+
+
+# Dumps named on the command line: what cannot serve is refused before anything runs.
+
+
+ARRAYS = {"acc_top1": np.array([80.0])}
+
+
+def test_a_dump_of_another_side_or_stage_is_refused(tmp_path):
+    own = save_record(tmp_path / "own", ARRAYS, meta={"side": "torch", "stage": "metric"})
+    check_dumps({"torch": own}, ["metric"])
+    with pytest.raises(UsageError, match=r"--port: .* holds the torch side's metric dump"):
+        check_dumps({"paddle": own}, ["metric"])
+    with pytest.raises(UsageError, match="not the torch side's of train"):
+        check_dumps({"torch": own}, ["train"])
+    check_dumps({"paddle": save_record(tmp_path / "plain", ARRAYS)}, ["metric"])
+
+
+def test_what_is_no_dump_is_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(RecordError, match="is not a dump"):
+        check_dumps({"torch": tmp_path / "notes.txt"}, ["metric"])
+    with pytest.raises(UsageError, match=r"has no dump\n  expected: metric_torch\.npy, loss_torch\.npy"):
+        check_dumps({"torch": tmp_path}, ["metric", "loss"])
+
+
+def test_a_port_that_was_held_against_itself_brings_its_own_reference(tmp_path):
+    own = save_record(tmp_path / "inference_paddle.npy", ARRAYS)
+    (tmp_path / "alone").mkdir()
+    adopt_dumps({"paddle": own}, ["inference"], tmp_path / "alone")
+    (verdict,) = judge_stage("inference", tmp_path / "alone", PLAIN).verdicts
+    assert verdict.outcome is Outcome.ERROR, "never one file as both sides"
+    assert dump_name("inference", "torch") in verdict.reason
+    (tmp_path / "both").mkdir()
+    save_record(tmp_path / dump_name("inference", "torch"), {"acc_top1": np.array([70.0])})
+    adopt_dumps({"paddle": own}, ["inference"], tmp_path / "both")
+    (verdict,) = judge_stage("inference", tmp_path / "both", PLAIN).verdicts
+    assert verdict.outcome is Outcome.FAIL
