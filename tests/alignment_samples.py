@@ -1,7 +1,5 @@
 """Reports of live models, made without any model."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf, nan
 

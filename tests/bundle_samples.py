@@ -30,5 +30,4 @@ class Made:
 
 
 def tipchain(project: TinyProject, *args: object, env: dict[str, str] | None = None):
-    """Run a command of ours in the project's folder."""
     return project.run([sys.executable, "-m", "tipchain", *map(str, args)], env=env)

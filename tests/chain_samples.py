@@ -1,7 +1,5 @@
 """Parameter files that the tests of chains start from, and stub interpreters."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re
@@ -186,6 +184,14 @@ def stub(path: Path, body: str) -> Path:
     """Write a stub interpreter: bash that sees the program's arguments."""
     path.write_text(f"#!/bin/bash\n{body}\n")
     path.chmod(0o755)
+    return path
+
+
+def lay_params(root: Path, text: str) -> Path:
+    """Write a parameter file below ``root``, in the folder where suites have theirs."""
+    path = root / "test_tipc/configs/net/train_infer_python.txt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
     return path
 
 

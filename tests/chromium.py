@@ -1,7 +1,5 @@
 """A page in headless Chromium, over its DevTools pipe: https://chromedevtools.github.io/devtools-protocol/."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -78,7 +76,6 @@ class Page:
             self.send(f"{domain}.enable")
 
     def close(self) -> None:
-        """End the browser."""
         for end in (self._to, self._from):
             os.close(end)
         self._process.terminate()
@@ -109,7 +106,6 @@ class Page:
             self.events.append(answer)
 
     def wait(self, method: str) -> None:
-        """Wait for an event that has not come yet."""
         deadline = time.monotonic() + TIMEOUT_S
         while not any(one.get("method") == method for one in self.events):
             self.events.append(self._read(deadline))
@@ -134,7 +130,6 @@ class Page:
         self.wait("Page.loadEventFired")
 
     def size(self, width: int, height: int) -> None:
-        """Give the page a size in CSS pixels."""
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def run(self, script: str) -> Any:
@@ -157,7 +152,6 @@ class Page:
             self.send("Input.dispatchKeyEvent", type="keyUp", **{**event, "text": ""})
 
     def write(self, text: str) -> None:
-        """Write a text where the focus is."""
         self.send("Input.insertText", text=text)
 
     def complaints(self) -> list[str]:
@@ -175,7 +169,6 @@ class Page:
         return found
 
     def files(self) -> list[str]:
-        """Return the files that were opened since the page was."""
         urls = [
             one["params"]["request"]["url"] for one in self.events if one.get("method") == "Network.requestWillBeSent"
         ]

@@ -1,17 +1,15 @@
-"""Being here, this file puts the tests' folder on the import path, for helpers that several folders share.
+"""Helpers that several folders share, and the tools, are imported by name: this file puts their folders on the import path.
 
 Hypothesis has three profiles: ``quick``, ``thorough`` for an engine that was just changed, and ``nightly`` with 100,000
 examples for each property of the parser and half as many of plans. ``pytest -m nightly`` runs the last; whatever is
 selected runs with ``HYPOTHESIS_PROFILE=...``.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import os
 import signal
-from collections import Counter
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,15 +44,15 @@ LONG = (
     "test_suite_in_ci.py",
     "test_ci_files.py",
 )
-"""Files of the others that take longest, the dearest first, as the list at the end of a run shows them."""
+"""Files of the others that take longest, the dearest first."""
 FIRST = (*MAIN_JOB, *WAITING, *LONG)
 """What is run before all others, so that no process is left with something long alone at the end."""
 BROWSER = "_browser.py"
 """How the names of files end whose tests look at pages: they share one browser."""
 NIGHTLY_TIMEOUT_S = 4 * 3600
-WORTH_TELLING_S = 1.0
-"""A file that takes less is not listed at the end."""
 
+# The folder of this file is there already.
+sys.path.append(str(forking.HERE.parent / "tools"))
 # Texts are compared in English, whatever the developer's locale is; tests/core/test_language.py has the others.
 os.environ["TIPCHAIN_LANG"] = "en"
 # The same examples every time: what a random one finds some night must not stop a change that has nothing to do with it.
@@ -118,37 +116,6 @@ def _leave_out(config: pytest.Config, items: list[pytest.Item], some: list[pytes
     """Take ``some`` out of ``items``; pytest's summary counts them as deselected."""
     config.hook.pytest_deselected(items=some)
     items[:] = [item for item in items if item not in some]
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Note in a test's last report what this process and its ended children have computed since the last one's, in seconds."""
-    report = yield
-    if call.when == "teardown":
-        report.cpu_s = sum(os.times()[:4]) + forking.computed() - _computed.total()
-        _computed["all"] += report.cpu_s
-    return report
-
-
-_computed = Counter(all=sum(os.times()[:4]))
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """List what each file took, the dearest first: where the time of the whole suite goes."""
-    seconds, computed = Counter[str](), Counter[str]()
-    for reports in terminalreporter.stats.values():
-        for report in reports:
-            if hasattr(report, "duration"):
-                file = report.nodeid.partition("::")[0]
-                seconds[file] += report.duration
-                computed[file] += getattr(report, "cpu_s", 0.0)
-    if len(seconds) < 2:
-        return
-    terminalreporter.section("seconds per file")
-    for file, took in seconds.most_common():
-        if took >= WORTH_TELLING_S:
-            terminalreporter.line(f"{took:7.1f}  computing {computed[file]:6.1f}  {file}")
-    terminalreporter.line(f"{seconds.total():7.1f}  computing {computed.total():6.1f}  all {len(seconds)} files")
 
 
 @pytest.fixture

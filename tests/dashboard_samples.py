@@ -1,7 +1,5 @@
 """Nights for tests of the dashboard: what fails, changes, is skipped, comes and goes, and another environment."""
 
-from __future__ import annotations
-
 from math import nan
 from pathlib import Path
 
@@ -25,7 +23,6 @@ NIGHTS = 6
 
 
 def chain_report(top1: float, milliseconds: float) -> dict[str, object]:
-    """Return a chain's report with figures."""
     found = {"eval": {"top1": top1, "batch_size": 4}, "infer": {"avg_ms": milliseconds}, "train": {"loss": nan}}
     results = [
         Result(command=Command(id=f"{step}[x]", step=step, argv=("x",)), outcome=Outcome.PASS, figures=figures)
@@ -60,7 +57,6 @@ def make_nights(folder: Path) -> Path:
 
 
 def page_of(nights: Path, page: Path, count: int = 30) -> str:
-    """Return the dashboard of nights, for a page in the folder ``page``."""
     timelines, problems = read_timelines(find_nights(nights), count, page)
     return render(timelines, problems)
 

@@ -1,13 +1,10 @@
 """The environment in which what needs torch or Paddle is forked from a process that has imported it (tests/forked)."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -45,18 +42,3 @@ def variables(*paths: Path) -> dict[str, str]:
 def environment(*paths: Path) -> dict[str, str]:
     """Return this process's variables with those of forking."""
     return {**os.environ, **variables(*paths)}
-
-
-def computed() -> float:
-    """Return what the forks that have ended, those that run, and the processes that they come from have computed, in seconds."""
-    if not _keeper.cache_info().currsize:
-        return 0.0
-    found = [_keeper()[0].pid]
-    for one in found:
-        with suppress(FileNotFoundError):  # it has ended meanwhile
-            found += map(int, Path(f"/proc/{one}/task/{one}/children").read_text().split())
-    stats = []
-    for one in found[1:]:
-        with suppress(FileNotFoundError):
-            stats.append(Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split())
-    return sum(sum(map(int, stat[11:15])) for stat in stats) / os.sysconf("SC_CLK_TCK")

@@ -1,13 +1,12 @@
 """Nights for the history's tests, made of facts, and as folders that a coordinator would leave."""
 
-from __future__ import annotations
-
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from math import inf, nan
 from pathlib import Path
 
+from night_samples import NightSample
 from night_samples import item as some_item
 from run_samples import tensor_diff, verdict
 
@@ -16,16 +15,23 @@ from tipchain.errors import Outcome
 from tipchain.history.schema import CauseFacts, CommandFacts, Entry, ItemFacts
 from tipchain.history.store import History, place_of
 from tipchain.nightly.items import NightPlan
-from tipchain.nightly.nights import FINISHED, ItemRecord, begin_night, item_folder, write_document, write_record
 from tipchain.report.model import RunReport, dump_report
 
 PASS, FAIL, ERROR, SKIP = Outcome.PASS, Outcome.FAIL, Outcome.ERROR, Outcome.SKIP
+DAYS = count()
+ENVIRONMENT = {
+    "commit": "4b72afe",
+    "machine": "host",
+    "processor": "Example CPU",
+    "cores": 16,
+    "gpus": ["H200", "H200"],
+    "versions": {"torch": "2.13.0"},
+}
 HERE = {"machine": "host", "machine_class": "16 cores"}
 DAY = 86400.0
 
 
 def night(number: int, *, title: str = "suite", **facts: object) -> Entry:
-    """Return the night of a day."""
     began = 1_700_000_000 + DAY * number
     return Entry(
         key=f"{title} {number}",
@@ -39,18 +45,15 @@ def night(number: int, *, title: str = "suite", **facts: object) -> Entry:
 
 
 def item(name: str, outcome: Outcome = PASS, **facts: object) -> ItemFacts:
-    """Return an item that ended."""
     return ItemFacts(**{"id": name, "attempt": 1, "outcome": outcome, "seconds": 100.0, **HERE, **facts})
 
 
 def trained(name: str, figures: Mapping[str, float], **facts: object) -> ItemFacts:
-    """Return an item with one command."""
     command = CommandFacts(id="train[norm]", step="train", argv=["python", "train.py"], outcome=PASS, figures=figures)
     return item(name, commands=[command], **facts)
 
 
 def judged(name: str, outcomes: Mapping[str, Outcome], outcome: Outcome = PASS, **facts: object) -> ItemFacts:
-    """Return an item with verdicts."""
     verdicts = [
         {"subject": subject, "outcome": one, "reason": f"{subject} is {one.value}"} for subject, one in outcomes.items()
     ]
@@ -58,7 +61,6 @@ def judged(name: str, outcomes: Mapping[str, Outcome], outcome: Outcome = PASS, 
 
 
 def cause(code: str = "epsilon", **facts: object) -> CauseFacts:
-    """Return the cause of a failure."""
     given = {
         "stage": "forward",
         "code": code,
@@ -74,7 +76,6 @@ def cause(code: str = "epsilon", **facts: object) -> CauseFacts:
 
 
 def history_in(folder: Path) -> History:
-    """Return a history of its own."""
     return History(place_of(folder, str(folder / "history.sqlite")))
 
 
@@ -84,7 +85,6 @@ def fill(history: History, nights: Iterable[tuple[Entry, Sequence[ItemFacts]]]) 
 
 
 def report(title: str = "demo.txt", *, run: str = "out/runs/20260101-000000-abcde", seconds: float = 12.5) -> dict:
-    """Return a report of a chain and an alignment, as JSON values."""
     diff = tensor_diff(
         mean_abs=2e-7, min_abs=nan, worst_index=(3, 5), worst_expected=-1.5, worst_actual=-1.4, expected_max_abs=2.25,
         needed_atol=inf,
@@ -114,46 +114,18 @@ def plan(root: Path, names: Sequence[str]) -> NightPlan:
     return NightPlan(name="suite", root=str(root), manifest="suite.yaml", sha256="0" * 64, items=items)
 
 
-def night_folder(root: Path, ended: Mapping[str, Outcome], *, left: Sequence[str] = (), reports: bool = True) -> Path:
-    """Return the folder of a night as a coordinator leaves it: items that ended, and such that have not."""
-    environment = {
-        "commit": "4b72afe",
-        "machine": "host",
-        "processor": "Example CPU",
-        "cores": 16,
-        "gpus": ["H200", "H200"],
-        "versions": {"torch": "2.13.0"},
-    }
-    made, lock = begin_night(plan(root, [*ended, *left]), root / "nights", options={}, environment=environment)
-    os.close(lock)
-    for name, outcome in ended.items():
-        end_item(made.folder, made.token, name, outcome, reports=reports)
+def night_sample(root: Path, ended: Mapping[str, Outcome], *, left: Sequence[str] = (), reports: bool = True):
+    """Return a night as a coordinator leaves it: items that ended, and such that have not."""
+    items = plan(root, [*ended, *left]).items
+    sample = NightSample(root / "nights/suite", next(DAYS), items, root=root, environment=ENVIRONMENT)
+    facts = {"seconds": 12.5, "peak_memory_mb": 99.0, "exit_code": 0, "log": None}
+    for one, (name, outcome) in zip(items, ended.items(), strict=False):
+        made = report(name) if reports else None
+        sample.end(one, outcome, "" if outcome is PASS else "went wrong", report=made, **facts)
     if not left:
-        finish(made.folder, made.token)
-    return made.folder
+        sample.finish(seconds=77.0)
+    return sample
 
 
-def end_item(folder: Path, token: str, name: str, outcome: Outcome, *, reports: bool = True) -> None:
-    attempt = item_folder(folder, name) / "attempt-1"
-    attempt.mkdir(parents=True)
-    if reports:
-        (attempt / "report.json").write_text(json.dumps(report(name)))
-    path = str((attempt / "report.json").relative_to(folder)) if reports else ""
-    record = ItemRecord(
-        id=name,
-        attempt=1,
-        outcome=outcome,
-        reason="" if outcome is PASS else "went wrong",
-        exit_code=0,
-        started="2026-01-01T00:00:00+00:00",
-        seconds=12.5,
-        peak_memory_mb=99.0,
-        machine="host",
-        executor="local",
-        report=path,
-    )
-    write_record(folder, record, token)
-
-
-def finish(folder: Path, token: str) -> None:
-    write_document(folder / FINISHED, {"token": token, "seconds": 77.0})
+def night_folder(root: Path, ended: Mapping[str, Outcome], **more: bool) -> Path:
+    return night_sample(root, ended, **more).folder

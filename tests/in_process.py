@@ -1,7 +1,5 @@
 """Both sides of a case in this process, for tests that record a stage many times with one thing changed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +45,6 @@ class BothSides:
 
 
 def failed(judged: Judged) -> dict[str, str]:
-    """Return the reasons of all that did not pass, by subject."""
     return {v.subject: v.reason for v in judged.verdicts if v.outcome is not Outcome.PASS}
 
 

@@ -1,7 +1,5 @@
 """Models of either framework: layers by name, and a function that is their forward."""
 
-from __future__ import annotations
-
 
 def model(side, make, forward):
     """Return a model in eval mode.

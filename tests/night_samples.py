@@ -1,7 +1,5 @@
 """Folders of nights as a coordinator leaves them, for tests of what is made of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
@@ -119,13 +117,11 @@ class NightSample:
         write_record(self.folder, record, self.token)
         return record
 
-    def finish(self) -> Path:
-        """Let the night end; return its folder."""
-        write_document(self.folder / FINISHED, {"token": self.token})
+    def finish(self, **facts: Any) -> Path:
+        write_document(self.folder / FINISHED, {"token": self.token, **facts})
         return self.folder
 
     def ended_file(self, one: Item) -> Path:
-        """Return the file of an item's record."""
         return item_folder(self.folder, one.id) / ENDED
 
 

@@ -1,7 +1,5 @@
 """Forwards that the given inputs do not tell from the reference's; other inputs do. Nets have ``conv``, ``rows`` and ``last``."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import torch

@@ -4,8 +4,6 @@ A block ``python title="my/net.py"`` is a file; a line of a ``bash`` block is ru
 it as ``# exit code N``; a ``text`` block below a ``bash`` block is part of what its last line prints, ``…`` standing for anything.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys
@@ -30,7 +28,6 @@ class Block:
 
     @property
     def lines(self) -> list[str]:
-        """The lines that hold anything."""
         return [line for line in self.text.splitlines() if line.strip()]
 
 

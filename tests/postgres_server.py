@@ -1,7 +1,5 @@
 """A PostgreSQL server of the tests' own, on loopback, as an ordinary user: the server refuses to be root's."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

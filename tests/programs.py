@@ -1,7 +1,5 @@
 """Programs that tests start and wait for, and what is waited for meanwhile."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from collections.abc import Callable

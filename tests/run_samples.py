@@ -1,7 +1,5 @@
 """Reports of runs, made without running anything: an alignment with one fault, one that passes, a chain that fails."""
 
-from __future__ import annotations
-
 from tipchain.chain.plan import Command, Result
 from tipchain.errors import Outcome
 from tipchain.explain.findings import Diagnosis, SourceLine
@@ -30,7 +28,6 @@ CAUSE = Diagnosis(
 
 
 def tensor_diff(**changed: object) -> TensorDiff:
-    """Return the facts of a difference that is small."""
     given: dict[str, object] = {
         "path": "logits", "expected_shape": (4, 10), "actual_shape": (4, 10), "expected_dtype": "float32",
         "actual_dtype": "float32", "size": 40, "mean_abs": 3e-7, "max_abs": 1e-6, "min_abs": 0.0,
@@ -42,7 +39,6 @@ def tensor_diff(**changed: object) -> TensorDiff:
 
 
 def verdict(subject: str, outcome: Outcome = Outcome.PASS, reason: str = "", **more: object) -> Verdict:
-    """Return a verdict about a tensor."""
     return Verdict(outcome=outcome, subject=subject, reason=reason, **{"diff": tensor_diff(), "share": 0.03, **more})
 
 

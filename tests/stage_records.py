@@ -1,7 +1,5 @@
 """Judge what two recordings hold without writing files, and benches made of plain functions."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from pathlib import Path
@@ -9,8 +7,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
-from tipchain.numbers.dumps import Record
+from tipchain.modes import dump_name, tensors_name
+from tipchain.numbers.dumps import Record, save_record
 from tipchain.parity.recorder import RecordingJob
 from tipchain.parity.stages import judge_dumps
 from tipchain.parity.stages.judging import Dumps, Rules
@@ -21,6 +21,15 @@ def recording_job(*stages: str, **more) -> RecordingJob:
     empty = dict.fromkeys(("case", "folder", "train_data", "eval_data", "commit"), "")
     given = {"side": "torch", "device": "cpu", "threads": 1, "needs": {}, "epochs": 1}
     return RecordingJob(**{**empty, **given, **more}, stages=stages)
+
+
+def write_dumps(folder: Path, stage: str, *arrays, metas=(None, None), tensors=(None, None)) -> Path:
+    """Write both sides' dumps, with what is said beside them and files of tensors; None leaves a side without."""
+    for side, mine, meta, more in zip(("torch", "paddle"), arrays, metas, tensors, strict=True):
+        save_record(folder / dump_name(stage, side), {key: np.asarray(one) for key, one in mine.items()}, meta=meta)
+        if more is not None:
+            save_file({key: np.asarray(one) for key, one in more.items()}, folder / tensors_name(stage, side))
+    return folder
 
 
 def judge_arrays(
@@ -58,7 +67,6 @@ def reasons(judged, *wanted: str) -> dict[str, str]:
 
 
 def make_bench(framework, builders, **case):
-    """Return a bench whose builders are functions."""
     settings = SimpleNamespace(
         seed=0, model_args={}, weights=SimpleNamespace(names={}), train=SimpleNamespace(batch_size=4)
     )

@@ -1,7 +1,5 @@
 """A small parameter file of each suite, as the suites write them, with all that a chain can have on one GPU."""
 
-from __future__ import annotations
-
 from chain_samples import ROOT, TEMPLATE, TUTORIAL, edit
 
 

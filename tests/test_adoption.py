@@ -1,7 +1,5 @@
 """tipchain in the checkout of a suite whose other scripts run, edit and source the suite's own driver."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,11 +1,8 @@
 """Which part may import which, and what starting up may load."""
 
-from __future__ import annotations
-
 import ast
 import operator
 import re
-import subprocess
 import sys
 from collections import Counter
 from functools import cache
@@ -13,6 +10,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from programs import completed
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tipchain"
 HEAVY = ("numpy", "torch", "paddle", "yaml", "safetensors", "sklearn", "PIL", "sqlalchemy")
@@ -114,7 +112,7 @@ def test_a_class_name_stands_for_one_thing():
 
 def loaded_after(code: str, modules: tuple[str, ...] = HEAVY) -> list[str]:
     program = f"import sys\n{code}\nprint(*[name for name in {modules!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = completed([sys.executable, "-c", program], check=True)
     return done.stdout.splitlines()[-1].split()
 
 

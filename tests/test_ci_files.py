@@ -1,7 +1,5 @@
 """What other repositories' CI takes from here: Dockerfiles, the GitHub Action, GitLab's jobs, pre-commit's hooks."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -18,6 +16,7 @@ from programs import completed
 from test_package import build, extras
 
 from tipchain.chain.lint import PATTERN
+from tipchain.cli import COMMANDS, parser_of
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCKERFILES = ("Dockerfile", "Dockerfile.gpu")
@@ -224,8 +223,6 @@ def test_the_shell_of_the_action_and_of_gitlabs_jobs_is_clean():
 
 
 def test_gitlabs_jobs_call_commands_and_options_that_exist():
-    from tipchain.cli import COMMANDS, parser_of
-
     jobs = document("ci/gitlab.yml")
     values = {"TIPCHAIN_PARAMS": "a.txt", "TIPCHAIN_CASE": "a.yaml", "TIPCHAIN_OPTIONS": "", "TIPCHAIN_PATHS": "a b"}
     defaults = {name: str(value) for name, value in jobs["variables"].items()}

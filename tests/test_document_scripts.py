@@ -1,7 +1,5 @@
 """The scripts that the user documents name, on the tiny case and from another working folder."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

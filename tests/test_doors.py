@@ -1,7 +1,5 @@
 """Both doors say the same of some entries of the zoo: outcome, failing steps, layer, line and cause, and what is expected."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The bash drivers, run in a copy of the project with a stub for prepare.sh."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """The driver copied alone into a suite's test_tipc, beside the suite's own, and `tipchain prepare` there."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,15 +1,13 @@
 """The guide in two languages: its commands are the same, its stages exist, its scripts are there; at night all are run."""
 
-from __future__ import annotations
-
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from page_blocks import blocks_of
+from programs import completed
 
 from tipchain.modes import INFO, STAGES
 
@@ -82,7 +80,5 @@ def test_the_commands_work():
         *(code for _, here in rows for code in here.split("`")[1::2] if code.startswith("python alignment/step")),
     ]
     for line in [*(line for line in fenced(GUIDES[0]) if not line.startswith("source ")), *documents]:
-        done = subprocess.run(
-            ["bash", "-c", line], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1200, check=False
-        )
+        done = completed(["bash", "-c", line], cwd=ROOT, env=environment, timeout=1200)
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"

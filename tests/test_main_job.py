@@ -1,7 +1,5 @@
 """The main job as a user types it: the shipped case passes, a sabotaged port does not."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,12 +1,12 @@
 """What the package says of itself, what lies in it, and what messages name of it."""
 
-from __future__ import annotations
-
+import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from email.parser import HeaderParser
 from pathlib import Path
@@ -39,8 +39,6 @@ def sdist(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def wheel(sdist, tmp_path_factory):
-    import tarfile
-
     folder = tmp_path_factory.mktemp("wheel")
     with tarfile.open(sdist) as tar:
         tar.extractall(folder, filter="data")
@@ -88,7 +86,6 @@ def test_without_an_address_links_are_text_and_nothing_is_made_up(hook):
 @pytest.fixture(scope="module")
 def hook():
     pytest.importorskip("hatchling")
-    import importlib.util
 
     spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
     module = importlib.util.module_from_spec(spec)
@@ -111,7 +108,6 @@ def test_a_remote_becomes_an_address_without_secrets(hook, remote, address):
 
 
 def extras() -> dict[str, list[str]]:
-    """Return the optional dependencies that pyproject.toml declares."""
     text = (ROOT / "pyproject.toml").read_text()
     table = re.search(r"\[project\.optional-dependencies\]\n(.*?)\n\[", text, re.DOTALL)[1]
     return {

@@ -3,8 +3,6 @@
 The Chinese pages have the blocks of the English ones, which tests/test_site.py compares.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -53,8 +51,8 @@ NEEDS = {
     "python tools/lock_constraints.py": "a network and four Pythons; tests/tools/test_lock_constraints.py runs its parts",
     "python tools/check_package.py": "a network and four Pythons; tests/test_package.py runs its parts",
     "TIPCHAIN_PYTHON=/path/to/that/python": "a GPU, and an environment with the frameworks' GPU builds",
-    "tipchain align configs/alexnet.yaml --prepare --record torch --device gpu": "a GPU; tests/parity/test_given_dumps.py records on the CPU",
-    "tipchain align configs/alexnet.yaml --prepare --reference recorded/": "dumps of a GPU; tests/parity/test_given_dumps.py compares a CPU's",
+    "tipchain align configs/alexnet.yaml --prepare --record torch --device gpu": "a GPU; tests/parity/test_align.py records on the CPU",
+    "tipchain align configs/alexnet.yaml --prepare --reference recorded/": "dumps of a GPU; tests/parity/test_align.py compares a CPU's",
     ".venv/bin/python benchmarks/": "minutes on a machine that does nothing else",
 }
 """The beginning of a command that no test runs, and what it needs."""

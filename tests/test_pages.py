@@ -1,24 +1,18 @@
 """The pages of docs: every call of tipchain in them could be made, their Python runs, and the tutorial is followed."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+import reference_pages
 from page_blocks import ROOT, blocks_of, follow, run_line
+from programs import completed
 
 from tipchain.cli import COMMANDS, parser_of
-
-sys.path.insert(0, str(ROOT / "tools"))
-
-import reference_pages
 
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if not path.name.endswith(".zh.md"))
@@ -47,7 +41,7 @@ def name_of(page: Path) -> str:
 
 def test_every_link_to_a_file_works_in_a_plain_clone():
     words = ("git", "ls-files", "--cached", "--others", "--exclude-standard")
-    listed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    listed = completed(words, cwd=ROOT, check=True).stdout.splitlines()
     files = {Path(name) for name in listed if (ROOT / name).exists()}
     places = files | {folder for file in files for folder in file.parents}
     for page in sorted(file for file in files if file.suffix == ".md"):

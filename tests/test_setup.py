@@ -1,7 +1,5 @@
 """The bash part of the set-up, with a stub for the Python that makes environments: nothing here uses a network."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -15,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from chain_samples import DEMO_ALIGNMENT, DEMO_CASE, DEMO_HEAD
+from packaging.requirements import Requirement
 from programs import await_
 
 from tipchain.modes import CHAIN_MODES
@@ -516,8 +515,6 @@ def test_the_lock_covers_what_the_project_asks_for():
 
 
 def test_every_python_gets_exactly_one_version_of_a_package():
-    from packaging.requirements import Requirement
-
     for version in ("3.10", "3.11", "3.12", "3.13"):
         found: dict[str, str] = {}
         for line in lock_lines():

@@ -1,24 +1,21 @@
 """The site is built without a warning, its reference is whole, and its Chinese pages keep in step with the English ones."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys
 from pathlib import Path
 
 import pytest
+import reference_pages
 from page_blocks import blocks_of
 from programs import completed
 
+from tipchain import errors
+from tipchain.core.language import _read
+from tipchain.explain.findings import KINDS
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-sys.path.insert(0, str(ROOT / "tools"))
-
-import reference_pages  # noqa: E402
-
-from tipchain.core.language import _read  # noqa: E402
-
 CHINESE = [*sorted(DOCS.rglob("*.zh.md")), ROOT / "README_cn.md"]
 
 
@@ -129,8 +126,6 @@ def test_the_keys_are_those_that_the_reader_asks_for():
 
 
 def test_every_exit_code_and_outcome_has_a_meaning():
-    from tipchain import errors
-
     for owner in (errors.ExitCode, errors.Outcome):
         assert set(reference_pages.members_of(owner)) == set(owner.__members__)
 
@@ -157,7 +152,5 @@ def test_the_readmes_begin_with_the_two_commands_and_lead_to_the_same_pages():
 
 
 def test_the_page_of_kinds_has_each_kind_once():
-    from tipchain.explain.findings import KINDS
-
     text = (DOCS / "reference/diagnoses.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE) == list(KINDS)

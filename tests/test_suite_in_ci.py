@@ -1,7 +1,5 @@
 """Your suite in CI, and the jobs of docs/how-to/ci.md: what they run is run in a stub of a suite; this project's own nights."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

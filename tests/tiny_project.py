@@ -1,7 +1,5 @@
 """A project of its own with the tiny case in it, for tests that change a side and run the alignment."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from dataclasses import dataclass
@@ -43,7 +41,6 @@ class TinyProject:
         return self.run([*command, *map(str, args)], env=env, timeout=timeout)
 
     def run(self, command: list[str], env: dict[str, str] | None = None, timeout=300):
-        """Run a command in the project's folder."""
         return completed(
             command, cwd=self.root, env={**forking.environment(HERE.parent), **(env or {})}, timeout=timeout
         )

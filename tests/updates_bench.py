@@ -1,8 +1,5 @@
 """Record and judge the stages optimizer, lr and regularization in this process, each side with a case of its own."""
 
-from __future__ import annotations
-
-import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +10,14 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # paddle's import warns about ccache
     import paddle  # noqa: F401
 
+from stage_records import judge_recordings
+
 from tipchain.errors import Outcome
 from tipchain.frameworks import load_framework
-from tipchain.numbers.dumps import Record
 from tipchain.parity.case import load_case
-from tipchain.parity.stages import Bench, judge_dumps, record
-from tipchain.parity.stages.judging import Dumps, Rules
+from tipchain.parity.stages import Bench, record
+from tipchain.parity.stages.bench import Recording
+from tipchain.parity.stages.judging import Rules
 
 PAIRS = """\
 id: pairs
@@ -47,8 +46,7 @@ def pairs_case(folder: Path, text: str = PAIRS):
     return replace(load_case(path), root=Path(__file__).resolve().parents[1])
 
 
-def record_side(case, side: str, stage: str) -> Record:
-    """Record one stage on one side; what is said beside the dump goes through JSON, as it does on its way to a file."""
+def record_side(case, side: str, stage: str) -> Recording:
     bench = Bench(
         framework=FRAMEWORKS[side],
         case=case.for_stage(stage),
@@ -59,16 +57,12 @@ def record_side(case, side: str, stage: str) -> Record:
         epochs=1,
         folder=Path(),
     )
-    recording = record(stage, bench)
-    details = json.loads(json.dumps(recording.details))
-    return Record(side=side, meta={"details": details}, arrays=recording.arrays)
+    return record(stage, bench)
 
 
-def judge_records(stage: str, reference: Record, port: Record, case=None):
-    """Return the verdicts on two records by subject without the stage."""
-    dumps = Dumps(stage=stage, reference=reference, port=port)
-    rules = Rules.of(case) if case is not None else Rules(own={})
-    judged = judge_dumps(dumps, rules)
+def judge_records(stage: str, reference: Recording, port: Recording, case=None):
+    """Return the verdicts on two recordings by subject without the stage."""
+    judged = judge_recordings(stage, reference, port, case and Rules.of(case))
     for verdict in judged.verdicts:
         assert verdict.subject.startswith(f"{stage}/")
     return {verdict.subject.removeprefix(f"{stage}/"): verdict for verdict in judged.verdicts}
@@ -86,5 +80,4 @@ def outcomes(verdicts) -> set[Outcome]:
 
 
 def failed(verdicts) -> dict[str, str]:
-    """Return the reasons of what failed, by subject."""
     return {name: one.reason for name, one in verdicts.items() if one.outcome is Outcome.FAIL}

@@ -1,7 +1,5 @@
 """Videos as folders of frames, for tests: as others than tipchain lay them out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Both frameworks in one process, torch first, and the two sides that a module tests."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The two sides' data do the same: transforms, folders, accuracies; random crops have one distribution."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

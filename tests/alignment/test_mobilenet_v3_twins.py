@@ -1,61 +1,17 @@
 """MobileNetV3-small's two sides do the same: names, shapes, training settings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 pytestmark = pytest.mark.frameworks
 PACKAGE = "alignment.mobilenet_v3"
 ROOT = Path(__file__).resolve().parents[2]
-# Table 2 of arXiv 1905.02244: kernel, expansion, output, squeeze-and-excitation, nonlinearity, stride.
-TABLE = [
-    (3, 16, 16, True, "ReLU", 2),
-    (3, 72, 24, False, "ReLU", 2),
-    (3, 88, 24, False, "ReLU", 1),
-    (5, 96, 40, True, "Hardswish", 2),
-    (5, 240, 40, True, "Hardswish", 1),
-    (5, 240, 40, True, "Hardswish", 1),
-    (5, 120, 48, True, "Hardswish", 1),
-    (5, 144, 48, True, "Hardswish", 1),
-    (5, 288, 96, True, "Hardswish", 2),
-    (5, 576, 96, True, "Hardswish", 1),
-    (5, 576, 96, True, "Hardswish", 1),
-]
 
 
 @pytest.fixture(scope="module")
 def models(sides):
-    """The two models with equal weights, none of them a zero or a one, and running statistics of a batch."""
-    from tipchain.weights.convert import to_paddle
-
-    torch, _, torch_side, paddle_side = sides
-    torch.manual_seed(0)
-    reference, port = (side.build_model(num_classes=10) for side in (torch_side, paddle_side))
-    with torch.no_grad():
-        for parameter in reference.parameters():
-            if parameter.ndim == 1:
-                parameter.add_(torch.randn_like(parameter), alpha=0.1)
-        reference.classifier[3].weight.normal_(0, 0.05)
-        for module in reference.modules():
-            if isinstance(module, torch.nn.BatchNorm2d):
-                module.momentum = None
-        reference.train()(torch.from_numpy(noise(32)))
-        for module in reference.modules():
-            if isinstance(module, torch.nn.BatchNorm2d):
-                module.momentum = 0.01
-    port.set_state_dict(to_paddle(reference, reference.state_dict(), port).state)
-    return reference, port
-
-
-def noise(samples, seed=0):
-    return np.random.default_rng(seed).normal(size=(samples, 3, 64, 64)).astype(np.float32)
-
-
-def kinds(layers):
-    return [type(layer).__name__ for layer in layers]
+    return [side.build_model(num_classes=10) for side in sides[2:]]
 
 
 def test_batch_norm_keeps_the_same_share_on_both_sides(models):

@@ -1,7 +1,5 @@
 """MVFNet's two sides read the same clips: frames, transforms, labels, training's choice of frames, inference's videos."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """MVFNet's two sides are the paper's network and do the same: the module, its options, training settings, metrics."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +11,12 @@ ROOT = Path(__file__).resolve().parents[2]
 SMALL = {"num_classes": 6, "depth": 18, "num_segments": 4}
 
 
-def noise(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+def noise(*shape):
+    return np.random.default_rng(0).normal(size=shape).astype(np.float32)
 
 
-def twins(sides, build, *arguments, seen=None, **options):
-    """Return what ``build`` makes on both sides, with equal weights that are no zeros or ones, in eval mode.
-
-    BatchNorm's statistics are those of the inputs ``seen``, or random.
-    """
+def twins(sides, build, *arguments, **options):
+    """Return what ``build`` makes on both sides, with equal weights that are no zeros or ones, in eval mode."""
     from tipchain.weights.convert import to_paddle
 
     torch, _, torch_side, paddle_side = sides
@@ -34,14 +29,6 @@ def twins(sides, build, *arguments, seen=None, **options):
         for name, buffer in reference.named_buffers():
             if "running" in name:
                 buffer.add_(torch.rand_like(buffer))
-        if seen is not None:
-            norms = [one for one in reference.modules() if hasattr(one, "running_mean")]
-            momenta = [(one, one.momentum) for one in norms]
-            for one in norms:
-                one.momentum = 1.0
-            reference.train()(torch.from_numpy(seen))
-            for one, momentum in momenta:
-                one.momentum = momentum
     port.set_state_dict(to_paddle(reference, reference.state_dict(), port).state)
     return reference.eval(), port.eval()
 

@@ -1,7 +1,5 @@
 """A bundle of the tiny case, made once, for all files of this folder."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -35,7 +33,6 @@ def made(tmp_path_factory) -> Made:
 
 @pytest.fixture
 def copied(made, tmp_path) -> Made:
-    """A copy of the project for one test."""
     return made.copy(tmp_path / "project")
 
 

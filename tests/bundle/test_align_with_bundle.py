@@ -1,7 +1,5 @@
 """``align --reference``: torch is not imported, the verdicts are the usual ones, what does not fit is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys
@@ -10,11 +8,12 @@ from pathlib import Path
 import pytest
 from bundle_samples import STAGES
 
+from tipchain.cli import main
+
 LIVE = ("preflight/construction", "forward/layers", "loss/function", "backward/gradients", "backward/updates")
 
 
 def verdicts(path: Path) -> list[dict]:
-    """Return the verdicts on what was recorded."""
     return [one for one in json.loads(path.read_text())["verdicts"] if one["subject"] not in LIVE]
 
 
@@ -111,8 +110,6 @@ def set_manifest(root: Path, **values: object) -> None:
 
 def align(project, capsys, *args: str) -> tuple[int, str]:
     """Run ``tipchain align`` in this process, which only refuses: no framework is loaded."""
-    from tipchain.cli import main
-
     out = str(project.root / "out")
     code = main(["align", str(project.case), "--reference", str(project.root / "bundle"), "--out", out, *args])
     return code, capsys.readouterr().err

@@ -1,7 +1,5 @@
 """``bundle make``, ``show`` and ``verify``, of manifests that somebody wrote by hand too."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass, field
@@ -130,8 +128,6 @@ def test_absolute_file_names_are_refused(made, tmp_path, monkeypatch):
 
 
 def test_show_checks_every_file(copied, capsys):
-    from tipchain.cli import main
-
     assert main(["bundle", "show", str(copied.bundle)]) == 0
     assert "forward, loss\n" in capsys.readouterr().out
     (copied.bundle / "inputs" / "case.npy").write_bytes(b"")
@@ -147,7 +143,6 @@ STRANGE = (None, True, 10**30, float("nan"), "\ud800\x1b[2J\u202e", [], {}, [[1]
 
 @pytest.fixture
 def bundle(tmp_path):
-    """A bundle with nothing but a manifest."""
     weights = BundledWeights(file="weights/a", digest="0", names={"a": "b"})
     write(
         tmp_path,
@@ -184,7 +179,6 @@ def seal(folder, document):
 
 
 def changed(document, above=()):
-    """Yield the document with one value after the other replaced by others."""
     parts = (
         document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
     )

@@ -1,7 +1,5 @@
 """``tipchain bundle rebaseline``: what it shows, asks, records, and leaves where it was."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from dataclasses import replace
@@ -23,7 +21,6 @@ USER = "[user]\n\tname = A Person\n\temail = person@example.org\n"
 
 @pytest.fixture
 def person(tmp_path, monkeypatch):
-    """A git user."""
     (tmp_path / "gitconfig").write_text(USER)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
 

@@ -4,8 +4,6 @@ Each body runs in a Python without its site, with `PRELUDE` before it. Whatever 
 `note` before it becomes something else: that leaves its number in the folder.
 """
 
-from __future__ import annotations
-
 PRELUDE = """
 import ctypes, os, signal, sys, time
 HERE, STAYS, PYTHON = sys.argv[1], sys.argv[2] == "stays", sys.executable
@@ -133,6 +131,5 @@ BODIES = {
 
 
 def program(name: str) -> str:
-    """Return the Python of one of them."""
     prelude = f"PRELUDE = {PRELUDE!r}\n{PRELUDE}\nn = f'{_SHELL_NOTE}'\n"
     return f"{prelude}\n{BODIES[name]}\nend()\n"

@@ -1,7 +1,5 @@
 """Lines of a parameter file changed from the command line: ``--set`` and ``--device``."""
 
-from __future__ import annotations
-
 import pytest
 from chain_samples import TEMPLATE, edit
 from suite_samples import SUITE_FILES

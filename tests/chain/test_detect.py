@@ -1,12 +1,7 @@
 """Which suite a file is of."""
 
-from __future__ import annotations
-
-import shutil
-from pathlib import Path
-
 import pytest
-from chain_samples import ALIGNMENT, CORPUS, TEMPLATE, TUTORIAL, corpus
+from chain_samples import ALIGNMENT, CORPUS, ROOT, TEMPLATE, TUTORIAL, corpus, lay_params
 
 from tipchain.chain.lint import lint_file
 from tipchain.chain.load import checkout, detect_suite, fingerprint, load_plan
@@ -16,16 +11,15 @@ from tipchain.cli import main
 from tipchain.errors import ParamsError
 from tipchain.modes import CHAIN_MODES, Mode
 
+SAMPLES = ROOT / "tests/conformance/samples"
+
 
 def detect(text, **more):
     return detect_suite(parse_params(text), **more).name
 
 
 def test_the_functions_beside_the_driver_tell_its_version_too(tmp_path):
-    sample = Path(__file__).parents[1] / "conformance/samples/paddleclas/lcnet_cpu.txt"
-    file = tmp_path / "test_tipc/configs/net/train_infer_python.txt"
-    file.parent.mkdir(parents=True)
-    shutil.copy(sample, file)
+    file = lay_params(tmp_path, (SAMPLES / "paddleclas/lcnet_cpu.txt").read_text(encoding="utf-8"))
     driver, functions = (tmp_path / "test_tipc" / name for name in ("test_train_inference_python.sh", "common_func.sh"))
     driver.write_text("set_autocast=$(func_set_amp_params)\n${log_rank} print_mem_info\n")
 
@@ -50,13 +44,12 @@ def test_files_without_marks():
 def test_folders_of_the_checkout_tell(name, tmp_path):
     suite = get_suite(name)
     root = tmp_path / "tests"
-    path = root / "test_tipc/configs/net/train_infer_python.txt"
-    path.parent.mkdir(parents=True)
+    # No layout fits this file, so the folders alone decide.
+    path = lay_params(root, "===train_params===\nmodel_name:net\n")
     for folder in suite.marks.folders:
         (root / folder).mkdir(parents=True)
     assert checkout(path) == root
-    # No layout fits this file, so the folders alone decide.
-    assert detect("===train_params===\nmodel_name:net\n", root=root) == name
+    assert detect(path.read_text(), root=root) == name
 
 
 @pytest.mark.parametrize(
@@ -66,6 +59,7 @@ def test_folders_of_the_checkout_tell(name, tmp_path):
         (("Rec/test_tipc/test_tipc/data",), "Rec/test_tipc/configs/net/a.txt", "Rec"),
         (("Rec/.git",), "Rec/contrib/Med/test_tipc/configs/a.txt", "Rec/contrib/Med"),
         (("Rec/.git",), "Rec/test_tipc/test_tipc/configs/a.txt", "Rec"),
+        (("Rec/test_tipc/prepare.sh",), "Rec/test_tipc/test_tipc/configs/a.txt", "Rec"),
         (("Rec/test_tipc/prepare.sh/",), "test_tipc/Rec/test_tipc/a.txt", "test_tipc/Rec"),
         (("test_tipc/.git",), "test_tipc/test_tipc/configs/a.txt", "test_tipc"),
         (("Rec/.git", "Rec/sub/test_tipc"), "Rec/sub/a.txt", "Rec/sub"),
@@ -75,14 +69,9 @@ def test_folders_of_the_checkout_tell(name, tmp_path):
 )
 def test_the_checkout_is_the_folder_whose_test_tipc_holds_the_file(tmp_path, there, file, expected):
     for name in there:
-        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch() if name.endswith(".sh") else (tmp_path / name).mkdir()
     assert checkout(tmp_path / file) == tmp_path / expected
-
-
-def test_a_prepare_script_decides_between_several(tmp_path):
-    (tmp_path / "Rec/test_tipc").mkdir(parents=True)
-    (tmp_path / "Rec/test_tipc/prepare.sh").touch()
-    assert checkout(tmp_path / "Rec/test_tipc/test_tipc/configs/a.txt") == tmp_path / "Rec"
 
 
 def test_every_recorded_file_is_told_from_its_text_alone():
@@ -95,9 +84,6 @@ def test_every_recorded_file_is_told_from_its_text_alone():
         if found != record["suite"]:
             wrong.append((record["suite"], found, record["config"]))
     assert wrong == []
-
-
-SAMPLES = Path(__file__).parent.parent / "conformance/samples"
 
 
 @pytest.mark.parametrize(
@@ -119,9 +105,7 @@ def copied(tmp_path):
     """Return a function that writes a parameter file beside a driver and returns what planning it says."""
 
     def refused(text: str, lines: int | None = None) -> str:
-        path = tmp_path / "test_tipc/configs/net/train_infer_python.txt"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path = lay_params(tmp_path, text)
         if lines:
             (tmp_path / "test_tipc/test_train_inference_python.sh").write_text(DRIVER.format(last=lines - 1))
         with pytest.raises(ParamsError) as error:
@@ -149,9 +133,7 @@ def test_what_the_driver_makes_of_a_broken_file_is_told(copied, lines):
 
 
 def test_a_driver_that_no_version_of_its_suite_has_is_told_of(tmp_path, monkeypatch, capsys):
-    path, scripts = tmp_path / "test_tipc/configs/net/train_infer_python.txt", tmp_path / "test_tipc"
-    path.parent.mkdir(parents=True)
-    path.write_text(TEMPLATE)
+    path, scripts = lay_params(tmp_path, TEMPLATE), tmp_path / "test_tipc"
     own, known, functions = scripts / "tipchain_suite.yaml", "a\n  b  c\n", "func_parser_key(){\n}\n"
     driver, sourced = scripts / "test_train_inference_python.sh", scripts / "common_func.sh"
     versions = (
@@ -188,9 +170,7 @@ def test_a_driver_that_no_version_of_its_suite_has_is_told_of(tmp_path, monkeypa
 
 
 def test_a_known_driver_decides_whatever_keys_the_file_has(tmp_path):
-    path = tmp_path / "test_tipc/configs/net/train_infer_python.txt"
-    path.parent.mkdir(parents=True)
-    shutil.copy(SAMPLES / "verbatim/as_it_stands.txt", path)
+    path = lay_params(tmp_path, (SAMPLES / "verbatim/as_it_stands.txt").read_text(encoding="utf-8"))
     driver, texts = tmp_path / "test_tipc/test_train_inference_python.sh", get_suite("verbatim").marks.driver
     (tmp_path / "ppocr").mkdir()
     driver.write_text("\n".join(texts))
@@ -206,9 +186,7 @@ def test_a_known_driver_decides_whatever_keys_the_file_has(tmp_path):
 
 
 def test_lint_names_the_versions_of_the_checkouts_driver(tmp_path):
-    path = tmp_path / "test_tipc/configs/net/train_infer_python.txt"
-    path.parent.mkdir(parents=True)
-    shutil.copy(SAMPLES / "paddleocr/lines_pact.txt", path)
+    path = lay_params(tmp_path, (SAMPLES / "paddleocr/lines_pact.txt").read_text(encoding="utf-8"))
     (tmp_path / "ppocr").mkdir()
     assert "another version" not in lint_file(path).reason
     version = get_suite("paddleocr").versions[0]
@@ -218,9 +196,7 @@ def test_lint_names_the_versions_of_the_checkouts_driver(tmp_path):
 
 @pytest.mark.parametrize("data", ["--img-path:a.jpg", "--clean-dir:a.jpg\n--noisy-dir:b.jpg"])
 def test_a_driver_that_infers_with_two_files_runs_a_file_that_names_one(tmp_path, monkeypatch, data):
-    path = tmp_path / "test_tipc/configs/net/train_infer_python.txt"
-    path.parent.mkdir(parents=True)
-    path.write_text(TUTORIAL.replace("--img-path:./images/demo.jpg", data))
+    path = lay_params(tmp_path, TUTORIAL.replace("--img-path:./images/demo.jpg", data))
     version = next(one for one in get_suite("tutorial").versions if one.title.startswith("two files"))
     (tmp_path / "test_tipc/test_train_inference_python.sh").write_text("\n".join(version.has))
     monkeypatch.chdir(tmp_path)

@@ -1,7 +1,5 @@
 """One command from its settling to its result, with stub interpreters that do well, badly, nothing or too much."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """Figures of the suites' logs: one sample of each suite's own lines."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Texts settled when a command starts."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
@@ -23,11 +21,6 @@ def settled(root, text, *files, argv=None, cwd="."):
         id="eval", step="eval", argv=argv or ("python", f"-o=w={text}"), cwd=cwd, finds=(Find(text=text, files=files),)
     )
     return settle(command, root, root / "run").argv
-
-
-def test_a_command_without_finds_is_left_alone(tmp_path):
-    command = Command(id="a", step="eval", argv=("python", "run/*.pdparams"))
-    assert settle(command, tmp_path, tmp_path / "run") is command
 
 
 def test_the_first_pattern_with_a_match_gives_the_text(tmp_path):

@@ -1,7 +1,5 @@
 """Plans of benchmark_train chains, and how the speed is read from a log."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

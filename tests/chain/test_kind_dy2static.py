@@ -1,7 +1,5 @@
 """Plans of a training in dynamic mode and as a static graph."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Plans of paddle2onnx chains, and how their outputs are compared."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

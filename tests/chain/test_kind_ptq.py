@@ -1,14 +1,12 @@
 """Plans of post-training quantization, its tolerance, and how a quantized model's outputs are compared."""
 
-from __future__ import annotations
-
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from chain_samples import kind_sample
+from programs import completed
 
 from tipchain.chain.kinds.ptq_infer_python import COMPARE, LIMITS, RECORD
 from tipchain.chain.load import load_plan
@@ -253,7 +251,7 @@ def test_the_program_says_what_it_found_and_exits_with_it(tmp_path):
     def call(*names):
         allowed = ["--max-disagreement", "0.1", "--max-error", "0.1"]
         argv = [sys.executable, COMPARE, *names, *allowed]
-        return subprocess.run(argv, capture_output=True, text=True, check=False)
+        return completed(argv)
 
     assert call(paths[0], paths[0]).returncode == 0
     assert call(*paths).returncode == 1
@@ -295,7 +293,7 @@ def test_a_recorded_program_runs_as_it_would_alone(tmp_path):
     out = tmp_path / "new" / "record.npz"
     argv = [sys.executable, RECORD, str(out), "suite/infer.py", "--image", "a b"]
     env = {"PYTHONPATH": str(tmp_path / "stub"), "PATH": ""}
-    done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, env=env, check=False)
+    done = completed(argv, cwd=tmp_path, env=env)
     assert done.returncode == 3, done.stderr
     assert done.stdout.startswith("48.0 ['suite/infer.py', '--image', 'a b']")
     with np.load(out) as found:

@@ -1,7 +1,5 @@
 """Which kind of chain a file is, and what plan, run, lint and prepare do with that."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The original drivers' commands, defects included."""
 
-from __future__ import annotations
-
 from chain_samples import TEMPLATE, edit
 
 from tipchain.chain.build import legacy_spec

@@ -1,7 +1,5 @@
 """What lint finds in files, and what it says about lines."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

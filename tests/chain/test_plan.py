@@ -1,7 +1,5 @@
 """From slots to commands: the default behaviour."""
 
-from __future__ import annotations
-
 import pytest
 from chain_samples import ALIGNMENT, TEMPLATE, TUTORIAL, edit
 from suite_samples import SUITE_FILES

@@ -1,9 +1,6 @@
 """Starting programs, keeping their output, ending them with all their children."""
 
-from __future__ import annotations
-
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -11,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from chain_samples import living, stub
+from programs import completed
 
 from tipchain.chain.process import STUCK, Stop, call
 
@@ -42,7 +40,7 @@ def test_peak_memory_is_the_commands_own(tmp_path):
         "    log = Path(sys.argv[1]) / f'{n}.log'\n"
         "    print(call(argv, cwd=Path.cwd(), env=dict(os.environ), log=log, timeout_s=60, watch=len).peak_memory_mb)"
     )
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
+    done = completed([sys.executable, "-c", program, str(tmp_path)], check=True)
     small, large = map(float, done.stdout.split())
     assert 1 < small < 150
     assert 150 < large - small < 250
@@ -169,8 +167,6 @@ print(sys.flags.utf8_mode, sys.getfilesystemencoding(), ending.exit_code, ending
 
 def test_words_that_the_locale_lacks_are_given_as_utf8(tmp_path):
     env = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    done = subprocess.run(
-        [sys.executable, "-c", FOREIGN, str(tmp_path)], env=env, capture_output=True, text=True, check=True
-    )
+    done = completed([sys.executable, "-c", FOREIGN, str(tmp_path)], env=env, check=True)
     assert done.stdout == "0 ascii 0 \n"
     assert (tmp_path / "\u65e5\xe9").read_text(encoding="utf-8") == "\u65e5\xe9" * 2

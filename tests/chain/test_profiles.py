@@ -1,23 +1,17 @@
 """Suites of users' own: the example of docs/reference/suites.md plans and runs, and what is wrong with a profile is named."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
+import reference_pages
 from chain_samples import ROOT, TEMPLATE, edit, stub
 
 from tipchain.chain.profiles import SHIPPED, all_suites, get_suite, read_profile, read_versions, suite_names
 from tipchain.cli import main
 from tipchain.errors import ProfileError
-
-sys.path.insert(0, str(ROOT / "tools"))
-
-import reference_pages
 
 DOCS = ROOT / "docs" / "reference" / "suites.md"
 MODE = "lite_train_lite_infer"

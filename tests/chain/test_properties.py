@@ -4,8 +4,6 @@ The profiles are in tests/conftest.py. A property of plans gets a share of the p
 milliseconds, a parse a fraction of one.
 """
 
-from __future__ import annotations
-
 import posixpath
 import shlex
 from functools import cache

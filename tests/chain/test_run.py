@@ -1,7 +1,5 @@
 """Running a plan and judging its commands."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

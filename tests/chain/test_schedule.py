@@ -1,7 +1,5 @@
 """Which commands of a plan are chosen, and what may start when."""
 
-from __future__ import annotations
-
 import pytest
 from chain_samples import a_plan
 

@@ -1,7 +1,5 @@
 """Which line means what, and files that do not fit."""
 
-from __future__ import annotations
-
 import pytest
 from chain_samples import ALIGNMENT, TEMPLATE, TUTORIAL, edit
 

@@ -1,12 +1,10 @@
 """The default behaviour suite by suite: what a chain of each would run."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
 import pytest
-from chain_samples import edit, stub
+from chain_samples import ROOT, edit, lay_params, stub
 from suite_samples import SUITE_FILES
 
 from tipchain.chain import emitter
@@ -475,10 +473,8 @@ def test_three_programs_are_believed_by_what_is_new_in_the_checkout(tmp_path, mo
 
 
 def test_a_value_without_a_mode_is_left_out_where_a_suites_files_are_made_so(tmp_path):
-    path = tmp_path / "tests/test_tipc/configs/net/train_infer_python.txt"
-    path.parent.mkdir(parents=True)
-    sample = Path(__file__).parents[1] / "conformance/samples/paddlespeech/keyword.txt"
-    path.write_text(sample.read_text(encoding="utf-8"), encoding="utf-8")
+    sample = ROOT / "tests/conformance/samples/paddlespeech/keyword.txt"
+    path = lay_params(tmp_path / "tests", sample.read_text(encoding="utf-8"))
     with pytest.raises(ParamsError, match="'20' is no mode=value"):
         load_plan(path, LITE)
     (tmp_path / "paddlespeech").mkdir()

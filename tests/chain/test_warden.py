@@ -1,7 +1,5 @@
 """What runs when tipchain itself is killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

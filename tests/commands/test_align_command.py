@@ -1,7 +1,5 @@
 """`tipchain align` around what is recorded: interruptions, the time that is told, where causes are kept."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,19 +1,18 @@
 """``tipchain diff``, and ``tipchain report`` of dumps that are judged again."""
 
-from __future__ import annotations
-
 import json
 import os
-import subprocess
 import sys
 
 import numpy as np
 import pytest
+from programs import completed
 
 from tipchain.cli import main
 from tipchain.errors import Outcome
 from tipchain.numbers.dumps import save_record
-from tipchain.numbers.verdicts import parse_verdicts, render_verdicts
+from tipchain.numbers.tolerance import Tolerance
+from tipchain.numbers.verdicts import compare, parse_verdicts, render_verdicts
 
 
 @pytest.fixture
@@ -61,13 +60,6 @@ def test_a_vacuous_check_is_a_warning(dumps, capsys):
     assert capsys.readouterr().out.count("warning: proves nothing") == 1
 
 
-def test_missing_and_extra_names_fail(dumps, capsys):
-    assert main(["diff", *dumps({"logitz": np.zeros(1)})]) == 1
-    out = capsys.readouterr().out
-    assert "FAIL   logits  missing in the port" in out
-    assert "FAIL   logitz  not in the reference, did you mean 'logits'?" in out
-
-
 def test_two_empty_dumps_are_nothing_checked(dumps, capsys):
     assert main(["diff", *dumps({}, {})]) == 4
     assert "nothing was compared" in capsys.readouterr().out
@@ -111,9 +103,6 @@ def test_json_is_valid_with_nan_and_holds_the_verdicts(dumps, tmp_path, capsys):
 
 
 def test_verdicts_come_back_from_json():
-    from tipchain.numbers.tolerance import Tolerance
-    from tipchain.numbers.verdicts import compare
-
     reference = {"a": np.ones((2, 3)), "b": np.array([np.inf]), "c": np.array([1 + 2j]), "d": np.arange(3), "e": 1.0}
     port = {"a": np.zeros((2, 3)), "b": np.array([1.0]), "c": np.array([2j]), "d": np.arange(3), "f": 1.0}
     verdicts = compare(reference, port, Tolerance(threshold=1e-6))
@@ -127,7 +116,6 @@ def test_verdicts_come_back_from_json():
         (["--rtol", "1"], "rtol and atol must be given together"),
         (["--rtol", "1", "--atol", "1", "--method", "max"], "either --method and --threshold or --rtol and --atol"),
         (["--threshold", "-1"], "threshold must be a number >= 0"),
-        (["--threshold", "nan"], "threshold must be a number >= 0"),
         (["--method", "median"], "invalid choice"),
     ],
 )
@@ -188,13 +176,8 @@ except AttributeError:
 
 
 def test_large_dumps_are_shared_between_processes_and_no_fact_changes():
-    done = subprocess.run(
-        [sys.executable, "-c", SHARED],
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    done = completed([sys.executable, "-c", SHARED], env=env)
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["raised here"]), done.stderr
 
 
@@ -203,9 +186,7 @@ def test_diff_itself_starts_no_threads_that_keep_it_on_one_core(dumps):
         "import os, sys; from tipchain.cli import main; main(sys.argv[1:]); print(len(os.listdir('/proc/self/task')))"
     )
     env = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
-    done = subprocess.run(
-        [sys.executable, "-c", script, "diff", *dumps()], env=env, capture_output=True, text=True, check=True
-    )
+    done = completed([sys.executable, "-c", script, "diff", *dumps()], env=env, check=True)
     assert done.stdout.splitlines()[-1] == "1"
 
 

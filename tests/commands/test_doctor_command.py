@@ -1,7 +1,5 @@
 """``tipchain doctor``: what it finds, and what it makes of that."""
 
-from __future__ import annotations
-
 import json
 import platform
 import sys
@@ -25,7 +23,6 @@ def machine(monkeypatch, tmp_path):
 
 
 def need(monkeypatch, name, extra):
-    """Let tipchain need one more package."""
     needed = {**doctor.needed_packages(), name: extra}
     monkeypatch.setattr(doctor, "needed_packages", lambda: needed)
 

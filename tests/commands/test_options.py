@@ -1,6 +1,4 @@
-"""The options that commands share: one name for one thing; ``--root`` and ``-q``."""
-
-from __future__ import annotations
+"""The options that commands share, and what bash offers: one name for one thing; ``--root`` and ``-q``."""
 
 import argparse
 import json
@@ -9,13 +7,16 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+import shtab
 import yaml
+from programs import completed
 
-from tipchain.cli import COMMANDS, FIRST, GROUPS, main, parser_of
+from tipchain.cli import COMMANDS, FIRST, GROUPS, main, parser_of, whole_parser
 from tipchain.commands import doctor
 from tipchain.commands.doctor import _absent
 from tipchain.commands.options import leaves, seconds, seconds_or_none
 from tipchain.core.files import ROOT_VARIABLE, find_root
+from tipchain.modes import STAGES, Mode
 
 SEVERAL = {
     "--device": "a chain's is its file's own if none is named",
@@ -209,3 +210,41 @@ def test_a_quiet_night_says_what_came_out_alone(tmp_path, monkeypatch, capsys):
     assert line == "1 of 2 items did not pass: bad[cpu]: exit 1"
     assert main(["nightly", "resume", "suite.yaml", "--quiet"]) == 1
     assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+FILES = ("case.yaml", "notes.txt")
+ASKED = [
+    ([""], set(COMMANDS)),
+    (["ali"], {"align"}),
+    (["nightly", "sta"], {"status"}),
+    (["align", "--mode", ""], {mode.value for mode in Mode}),
+    (["align", "--only", ""], set(STAGES)),
+    (["align", "--color", "al"], {"always"}),
+    (["align", "ca"], {"case.yaml"}),
+    (["align", "--json", "no"], {"notes.txt"}),
+    (["align", "--out", "s"], {"scripts"}),
+    (["nightly", "run", "--exec"], {"--executor"}),
+    (["plan", "run", "--exec"], set()),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with the script in ``scripts``, and two files."""
+    made = tmp_path_factory.mktemp("completion")
+    (made / "scripts").mkdir()
+    (made / "scripts" / "bash").write_text(shtab.complete(whole_parser(), shell="bash"))
+    for name in FILES:
+        (made / name).touch()
+    return made
+
+
+@pytest.mark.parametrize(("words", "offered"), ASKED, ids=lambda one: " ".join(one) if isinstance(one, list) else "")
+def test_what_is_offered(folder, words, offered):
+    program = (
+        'source scripts/bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _shtab_tipchain tipchain "${@: -1}" "${@: -2:1}";'
+        'printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    argv = ["bash", "-c", program, "bash", "tipchain", *words]
+    done = completed(argv, cwd=folder, check=True)
+    assert {line.rstrip("/ ") for line in done.stdout.split("\n") if line} == offered

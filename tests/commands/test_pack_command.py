@@ -1,7 +1,5 @@
 """``tipchain case pack``: what is submitted is there, passes, and is the same in the archive; else nothing is packed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil
@@ -109,19 +107,24 @@ def refused(project, capsys, *words):
     assert not (project / "net.zip").exists()
 
 
-def test_a_missing_dump_is_refused(project, capsys):
-    next(project.rglob("forward_paddle.npy")).unlink()
-    refused(project, capsys, "ERROR forward/dump", "forward_paddle.npy")
-
-
-def test_a_missing_log_is_refused(project, capsys):
-    next(project.rglob("forward_diff.log")).unlink()
-    refused(project, capsys, "missing", "forward_diff.log")
-
-
-def test_a_log_that_says_failed_is_refused_even_if_the_dumps_agree(project, capsys):
-    next(project.rglob("forward_diff.log")).write_text("[now] root INFO: diff check failed\n")
-    refused(project, capsys, "diff check failed", "not with 'diff check passed'")
+@pytest.mark.parametrize(
+    ("file", "text", "words"),
+    [
+        ("forward_paddle.npy", None, ["ERROR forward/dump", "forward_paddle.npy"]),
+        ("forward_diff.log", None, ["missing", "forward_diff.log"]),
+        (
+            "forward_diff.log",
+            "[now] root INFO: diff check failed\n",
+            ["diff check failed", "not with 'diff check passed'"],
+        ),
+    ],
+)
+def test_a_file_that_is_missing_or_tells_of_a_failure_is_refused(project, capsys, file, text, words):
+    path = next(project.rglob(file))
+    path.unlink()
+    if text:
+        path.write_text(text)
+    refused(project, capsys, *words)
 
 
 def test_dumps_that_differ_are_refused_whatever_the_log_says(project, capsys):

@@ -1,7 +1,5 @@
 """``tipchain port``: from a torch file to a port that is proved."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib.metadata import PackageNotFoundError

@@ -1,7 +1,5 @@
 """``tipchain run --resume``."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -9,24 +7,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from chain_samples import TEMPLATE, living, stub
-from programs import await_
+from chain_samples import LEAVES, TEMPLATE, living, stub
+from programs import await_, completed
 
 from tipchain.cli import main
 
 MODE = "lite_train_lite_infer"
 OUT = Path("test_tipc/output/net") / MODE
-BODY = """
+BODY = f"""
 echo "$1" >> calls
-for word in "$@"; do
-  case "$word" in
-    --output-dir=*) mkdir -p "${word#*=}"; echo 1 > "${word#*=}/best.pdparams" ;;
-    --save-dir=*) mkdir -p "${word#*=}"; for kind in model iparams; do echo 1 > "${word#*=}/inference.pd$kind"; done ;;
-  esac
-done
+{LEAVES}
 [ -e "$1.breaks" ] && exit 3
-[ -e "$1.hangs" ] && { echo $$ > hanging; sleep 60; }
-echo "class 1, score 0.9"
+[ -e "$1.hangs" ] && {{ echo $$ > hanging; sleep 60; }}
+exit 0
 """
 INFERENCES = ["infer.py"] * 4
 
@@ -51,7 +44,7 @@ def go(forked):
 
     def start(*options, **more):
         Path("calls").write_text("")
-        done = subprocess.run(words(*options, **more), capture_output=True, text=True, check=False)
+        done = completed(words(*options, **more))
         print(done.stdout, end="")
         print(done.stderr, end="", file=sys.stderr)
         return done.returncode, Path("calls").read_text().split()

@@ -1,7 +1,5 @@
 """``tipchain run`` and ``tipchain report`` as users call them, with stub interpreters."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket
@@ -120,23 +118,6 @@ def test_a_failed_step_skips_what_needs_it_but_alignment_stops_nothing(capsys):
     assert "exit code 1" in text
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ("exit 3", "exit 3"),
-        ("kill -KILL $$", "killed by SIGKILL"),
-        ("kill -SEGV $$", "killed by SIGSEGV"),
-        (r"printf '\xff\xfe\n'; exit 2", "exit 2"),
-    ],
-)
-def test_failures_are_named_and_never_exit_0(body, expected, capsys):
-    assert go(body) == 1
-    captured = capsys.readouterr()
-    assert expected in captured.out
-    assert "Traceback" not in captured.out + captured.err
-    assert "successfully" not in (OUT / "results_python.log").read_text()
-
-
 def test_a_hang_past_its_timeout_leaves_no_grandchild(capsys):
     body = 'case "$1" in train.py) setsid sleep 60 & echo $! > pid; sleep 60;; esac'
     assert go(body, "--timeout", "0.5") == 1
@@ -179,16 +160,6 @@ def test_a_data_folder_of_the_users():
     assert main(["run", "p.txt", MODE, "--data-path", "absent"]) == 2
 
 
-@pytest.mark.parametrize(
-    "change", [("norm_train", "norm_train:train.py $(touch pwned)"), ("norm_train", "norm_train:train.py it's")]
-)
-def test_values_never_reach_a_shell(change, capsys):
-    assert go("true", text=edit(TEMPLATE, change)) == 2
-    assert "p.txt:16: norm_train:" in capsys.readouterr().err
-    assert not Path("pwned").exists()
-    assert not OUT.exists()
-
-
 def test_json_to_standard_output_is_json_alone(capsys):
     assert go(LEAVES, "--json", "-") == 0
     captured = capsys.readouterr()
@@ -199,14 +170,6 @@ def test_json_to_standard_output_is_json_alone(capsys):
 def test_two_formats_for_standard_output_are_refused_before_anything_runs(capsys):
     assert go(LEAVES, "--json", "-", "--junit", "-") == 2
     assert "cannot both go to standard output" in capsys.readouterr().err
-    assert not OUT.exists()
-
-
-@pytest.mark.parametrize("option", ["--json", "--junit"])
-def test_a_report_that_could_not_be_written_is_refused_before_anything_runs(option, capsys):
-    Path("file").write_text("")
-    assert go(LEAVES, option, "file/report") == 2
-    assert f"{option} file/report: cannot be written: Not a directory" in capsys.readouterr().err
     assert not OUT.exists()
 
 

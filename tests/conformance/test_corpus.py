@@ -1,7 +1,5 @@
 """Legacy plans of real parameter files against the command lists recorded from the original drivers."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

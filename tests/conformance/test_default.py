@@ -1,7 +1,5 @@
 """Default plans of real parameter files hold together: ids, logs, what needs what, paths and GPUs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Legacy plans of the other kinds of chains against what their original drivers were seen to start."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

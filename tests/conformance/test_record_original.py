@@ -1,7 +1,5 @@
 """The recorder on a driver of our own, which does what the public ones do to a command, and the comparison of what it wrote."""
 
-from __future__ import annotations
-
 import pytest
 import record_original
 from chain_samples import TEMPLATE

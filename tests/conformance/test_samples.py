@@ -1,7 +1,5 @@
 """Legacy plans of parameter files of our own against what the original drivers were seen to start for them."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import cache

@@ -4,8 +4,6 @@ The programs are stubs. What they leave is written down here, apart from the pro
 suite's own programs use.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path

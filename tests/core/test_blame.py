@@ -1,7 +1,5 @@
 """Whose an exception is: the user's own, with the place, or tipchain's."""
 
-from __future__ import annotations
-
 import json
 import sys
 from functools import partial
@@ -18,6 +16,7 @@ from tipchain.core.blame import UsersError, is_users, message_of, one_line, serv
 from tipchain.core.guard import guarded
 from tipchain.errors import ExitCode, did_you_mean
 from tipchain.frameworks.base import Trainer, check_batch, checking
+from tipchain.parity import recorder
 
 
 @pytest.mark.parametrize(
@@ -187,7 +186,6 @@ def test_a_package_that_a_builder_is_named_from_counts_as_the_users(tmp_path, mo
 
 
 def framework(name):
-    """Return a module that looks like a framework's, with a function that raises."""
     made = ModuleType(f"{name}.nn")
     code = compile(
         "def run(): raise ValueError('shapes')\nclass Tensor: pass", f"/x/site-packages/{name}/nn.py", "exec"
@@ -227,7 +225,6 @@ def test_a_builder_that_makes_something_else_is_told_with_its_place(name, made, 
 
 
 def told_of(name, builder):
-    """Return what is told of a builder with its place."""
     with pytest.raises(UsersError) as raised_:
         checking(name, "paddle", builder)()
     told = tell(raised_.value)
@@ -278,8 +275,6 @@ def interrupt(*_):
     ],
 )
 def test_a_recorded_stage_tells_the_users_line_of_errors_of_the_system_too(monkeypatch, users, told):
-    from tipchain.parity import recorder
-
     def run(_stage, _bench):
         users()
 
@@ -294,8 +289,6 @@ def test_a_recorded_stage_tells_the_users_line_of_errors_of_the_system_too(monke
 
 
 def test_a_full_disk_under_a_recorder_is_nobodys_code(monkeypatch):
-    from tipchain.parity import recorder
-
     def full(*_):
         raise OSError(28, "No space left on device", "dump.npy")
 

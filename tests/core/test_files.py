@@ -1,7 +1,5 @@
 """Run folders, appended logs, files that are whole or not there."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib
@@ -181,6 +179,8 @@ def test_what_can_be_written_is_left_as_it_is(tmp_path, monkeypatch):
         ["locate", "case.yaml", "--json"],
         ["locate", "case.yaml", "--html"],
         ["case", "certify", "case.yaml", "--json"],
+        ["run", "p.txt", "lite_train_lite_infer", "--json"],
+        ["run", "p.txt", "lite_train_lite_infer", "--junit"],
         ["report", "run", "--junit"],
         ["diff", "a.npy", "b.npy", "--json"],
         ["diff", "a.npy", "b.npy", "--log"],

@@ -1,7 +1,5 @@
 """The edge of every program: what a terminal and a log are told, in a process of its own as users start it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -9,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from programs import completed
 
 from tipchain.cli import main
 from tipchain.core.language import clean, escaped, escaped_lines
@@ -18,7 +17,7 @@ FULL = Path("/dev/full")
 
 def call(words, tail):
     line = " ".join([sys.executable, "-m", "tipchain", *words])
-    return subprocess.run(["bash", "-c", f"{line} {tail}"], capture_output=True, text=True, check=False, timeout=60)
+    return completed(["bash", "-c", f"{line} {tail}"], timeout=60)
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="no /dev/full on this system")
@@ -30,9 +29,7 @@ def test_a_full_disk_under_standard_output_is_one_message_and_exit_1(words):
 
 def test_a_closed_standard_output_is_no_bug():
     code = "import sys; from tipchain.core.guard import guarded; sys.exit(guarded(lambda: sys.stdout.isatty()))"
-    done = subprocess.run(
-        ["bash", "-c", f'"{sys.executable}" -c "{code}" >&-'], capture_output=True, text=True, check=False
-    )
+    done = completed(["bash", "-c", f'"{sys.executable}" -c "{code}" >&-'])
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -1,7 +1,5 @@
 """Values of JSON as dataclasses and named tuples, and back."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,8 +1,5 @@
 """Chinese texts: complete, with the places of the English ones, where a user reads them and nowhere else."""
 
-from __future__ import annotations
-
-import importlib.util
 import json
 import os
 import re
@@ -13,10 +10,17 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import untranslated
 from alignment_samples import failing
+from chain_samples import TEMPLATE, edit
+from dashboard_samples import make_nights, page_of
+from history_samples import report
 from hypothesis import given
 from hypothesis import strategies as st
+from run_samples import CAUSE, aligned, verdict
 
+from tipchain.cli import COMMANDS, main, parser_of
+from tipchain.commands.options import leaves
 from tipchain.core import language
 from tipchain.core.language import (
     LANGUAGES,
@@ -30,13 +34,12 @@ from tipchain.core.language import (
     speaking,
     terminal_width,
 )
+from tipchain.errors import Outcome
+from tipchain.explain.findings import SourceLine
+from tipchain.live.html import render
+from tipchain.report.terminal import render_ending
 
 PACKAGE = Path(__file__).resolve().parents[2] / "tipchain"
-spec = importlib.util.spec_from_file_location("untranslated", PACKAGE.parent / "tools/untranslated.py")
-assert spec is not None
-assert spec.loader is not None
-untranslated = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(untranslated)
 CHINESE = re.compile("[\u4e00-\u9fff]")
 
 
@@ -215,8 +218,6 @@ def rows(lang: str | None, *words: str, **environment: str) -> str:
 
 
 def test_the_option_wins_over_the_locale_and_json_and_junit_are_english(tmp_path):
-    from history_samples import report
-
     (tmp_path / "report.json").write_text(json.dumps(report()))
     targets = ("--json", str(tmp_path / "out.json"), "--junit", str(tmp_path / "out.xml"))
     words = ("report", str(tmp_path), *targets)
@@ -229,8 +230,6 @@ def test_the_option_wins_over_the_locale_and_json_and_junit_are_english(tmp_path
 
 
 def test_a_page_is_in_its_readers_language_and_code_is_not(chinese):
-    from tipchain.live.html import render
-
     report = failing()
     text = render(report)
     assert '<html lang="zh-CN">' in text
@@ -302,10 +301,6 @@ def test_rich_is_not_loaded_for_a_version(words):
 @pytest.fixture
 def shown(tmp_path, monkeypatch, capsys):
     """Return a function that runs a command line in a folder with two parameter files: what it prints, and its exit code."""
-    from chain_samples import TEMPLATE, edit
-
-    from tipchain.cli import main
-
     wrong = ("infer_quant", "infer_quant:Fasle"), ("gpu_list", "gpu_list:-1|0,0")
     (tmp_path / "wrong.txt").write_text(edit(TEMPLATE, *wrong))
     (tmp_path / "net.txt").write_text(TEMPLATE)
@@ -349,7 +344,6 @@ def test_lint_in_chinese(shown):
 
 
 def left_english(text: str) -> list[str]:
-    """Return the English that is left in a text."""
     return [one[0] for one in untranslated.ENGLISH.finditer(untranslated.CALL.sub("", text))]
 
 
@@ -371,12 +365,6 @@ FAIL   backward  唯一的检查失败，由 `stem.bn` 引起
 
 
 def test_an_alignment_in_chinese(chinese):
-    from run_samples import CAUSE, aligned, verdict
-
-    from tipchain.errors import Outcome
-    from tipchain.explain.findings import SourceLine
-    from tipchain.report.terminal import render_ending
-
     cause = replace(
         CAUSE,
         message="`stem.bn`: its `epsilon` is 0.001, the reference's 1e-05",
@@ -426,8 +414,6 @@ def test_usage_errors_in_chinese(shown, words, expected):
 
 
 def test_the_end_of_a_run_in_chinese(shown, tmp_path):
-    from history_samples import report
-
     (tmp_path / "report.json").write_text(json.dumps(report()))
     assert shown("--lang", "zh", "report", ".") == (ENDED, 1)
     text, _ = shown("--lang", "zh", "-v", "report", ".")
@@ -440,8 +426,6 @@ def test_the_end_of_a_run_in_chinese(shown, tmp_path):
     [(("--lang=zh", "-q"), ("--lang=zh", "-q")), (("-v", "--color", "never"), ("-v", "--color", "never"))],
 )
 def test_options_of_every_command_stand_before_it_too(shown, tmp_path, before, after):
-    from history_samples import report
-
     (tmp_path / "report.json").write_text(json.dumps(report()))
     assert shown(*before, "report", ".") == shown("report", ".", *after)
 
@@ -454,9 +438,6 @@ def test_what_no_command_has_is_refused_before_it_as_behind_it(shown):
 
 
 def test_every_help_is_in_chinese_and_80_columns(chinese, monkeypatch):
-    from tipchain.cli import COMMANDS, parser_of
-    from tipchain.commands.options import leaves
-
     monkeypatch.setenv("COLUMNS", "80")
     for name in COMMANDS:
         parser = parser_of(name)
@@ -475,8 +456,6 @@ def test_every_help_is_in_chinese_and_80_columns(chinese, monkeypatch):
 
 
 def test_a_dashboard_in_chinese(chinese, tmp_path):
-    from dashboard_samples import make_nights, page_of
-
     text = page_of(make_nights(tmp_path / "tipchain-nights"), tmp_path)
     plain = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", "\n", text, flags=re.DOTALL)
     for one in (

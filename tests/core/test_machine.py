@@ -1,7 +1,5 @@
 """Which cores a process may use, processes that it starts, how frameworks are imported, and memory that is kept."""
 
-from __future__ import annotations
-
 import gc
 import os
 import resource
@@ -13,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from chain_samples import living
-from programs import await_
+from programs import await_, completed
 
 from tipchain.core import machine
 from tipchain.core.machine import WORTH, collect, kept_import
@@ -102,7 +100,7 @@ def test_a_process_is_a_copy_of_one_without_threads_and_ends_with_it(tmp_path, t
     script.write_text(APART)
     log.write_text("before\n")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, script, log, threads], capture_output=True, text=True, check=True, env=env)
+    done = completed([sys.executable, script, log, threads], check=True, env=env)
     parent, code = done.stdout.split()
     assert code == "7"
     assert log.read_text() == f"before\nprinted by a child of {parent} {imported}\nand so are descriptors\n"
@@ -165,7 +163,7 @@ cli.main(["plan"])
 cli.main()
 print(loaded)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = completed([sys.executable, "-c", program], check=True)
     # Within a process of somebody else, the collector is left alone.
     assert done.stdout == "True False\nTrue True\n[True, True, False, False]\n"
 
@@ -206,9 +204,7 @@ def numbers_of(program: str, *words: str, **variables: str) -> list[int]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
     env = {**kept, "PYTHONPATH": str(Path(__file__).resolve().parents[2]), **variables}
     command = [sys.executable, "-c", program.format(size=LARGE), *words]
-    return [
-        int(one) for one in subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.split()
-    ]
+    return [int(one) for one in completed(command, env=env, check=True).stdout.split()]
 
 
 KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}

@@ -1,7 +1,5 @@
 """What long commands say of themselves: estimates that have a basis, and lines that disturb nothing else."""
 
-from __future__ import annotations
-
 import errno
 import io
 import re

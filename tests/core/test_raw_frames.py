@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from video_samples import write_ucf
 

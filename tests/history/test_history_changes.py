@@ -1,7 +1,5 @@
 """Two nights side by side, which numbers count as moved, and what changed since the last comparable one: literals for each rule."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """``tipchain history`` from the command line."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

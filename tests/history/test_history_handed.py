@@ -1,16 +1,14 @@
 """Nights reach the history whole and once, whatever was killed, went away, or is full."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil
-import subprocess
 import sys
 
 import pytest
 import sqlalchemy as sa
 from history_samples import FAIL, PASS, night_folder
+from programs import completed
 
 from tipchain.history.entries import list_entries
 from tipchain.history.ingest import LOOKED_AT, keep_night, read_source
@@ -124,9 +122,9 @@ def test_a_full_disk_loses_nothing(tmp_path):
     def no_larger_files() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
 
-    full = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, preexec_fn=no_larger_files)
+    full = completed(argv, cwd=tmp_path, preexec_fn=no_larger_files)
     assert full.returncode == 2
     assert "cannot be used" in full.stderr
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = completed(argv, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert names(tmp_path) == [folder.name]

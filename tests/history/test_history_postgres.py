@@ -1,7 +1,5 @@
 """The history in PostgreSQL: a real server, started here as an ordinary user, on loopback."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,12 +1,10 @@
 """Nights that were run in shares are one night of the history."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 
 import pytest
-from history_samples import FAIL, PASS, fill, history_in, item, judged, night
+from history_samples import FAIL, PASS, fill, history_in, item, judged, night, plan
 
 from tipchain.cli import main
 from tipchain.history.changes import changes
@@ -135,7 +133,6 @@ def test_shares_that_were_cut_differently_are_said_and_the_exit_code_is_1(histor
 
 def test_a_nights_folder_says_which_share_it_is(tmp_path, monkeypatch):
     monkeypatch.setenv("TIPCHAIN_NIGHT_ID", "7")
-    from history_samples import plan
 
     one = share(plan(tmp_path, ["a", "b"]), 1, 2)
     made, lock = begin_night(one, tmp_path / "nights", options={"shard": "1/2"}, environment={"commit": "c"})

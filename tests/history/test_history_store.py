@@ -1,7 +1,5 @@
 """The history in an SQLite file: what goes in, once; several writers; older and newer tables."""
 
-from __future__ import annotations
-
 import json
 import math
 import sqlite3
@@ -12,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from history_samples import ERROR, FAIL, PASS, end_item, finish, history_in, item, judged, night, night_folder, report
+from history_samples import ERROR, FAIL, PASS, history_in, item, judged, night, night_folder, night_sample, report
 from night_samples import NightSample
 from night_samples import item as planned
 
@@ -109,17 +107,17 @@ def test_adding_twice_adds_nothing(history, tmp_path, what):
 
 
 def test_a_night_that_goes_on_is_completed(history, tmp_path):
-    folder = night_folder(tmp_path, {"a": PASS}, left=["b"])
-    source = read_source(folder)
+    sample = night_sample(tmp_path, {"a": PASS}, left=["b"])
+    source = read_source(sample.folder)
     history.add(source.entry, source.items())
     with history.reading() as connection:
         (entry,) = list_entries(connection)
     assert (entry.finished, entry.counts) == (False, {PASS: 1})
-    end_item(folder, source.entry.key, "b", FAIL)
-    finish(folder, "another night's")
-    assert not read_source(folder).entry.finished
-    finish(folder, source.entry.key)
-    source = read_source(folder)
+    sample.end(planned("b", id="b"), FAIL)
+    sample.finish(token="another night's")
+    assert not read_source(sample.folder).entry.finished
+    sample.finish()
+    source = read_source(sample.folder)
     assert history.add(source.entry, source.items()) == 1
     with history.reading() as connection:
         (entry,) = list_entries(connection)

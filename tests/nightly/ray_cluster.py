@@ -1,7 +1,5 @@
 """A real Ray cluster on loopback: a head that runs nothing, and nodes, each of them a ``ray start`` of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -26,7 +24,6 @@ COMMON = ("--block", "--min-worker-port=0", "--max-worker-port=0", f"--object-st
 
 
 def free_port() -> int:
-    """Return a port that nothing listens at."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
@@ -52,7 +49,6 @@ class RayCluster:
             self.add()
 
     def add(self, **resources: float) -> None:
-        """Start a node."""
         has = json.dumps({**self.resources, **resources})
         self.processes.append(self._start(f"--address={self.address}", f"--num-cpus={CPUS}", f"--resources={has}"))
 
@@ -84,7 +80,6 @@ class RayCluster:
         return process
 
     def close(self) -> None:
-        """End the cluster."""
         while self.processes:
             self.kill(-1)
         self.folder.cleanup()

@@ -1,7 +1,5 @@
 """Nights of stub commands, run in this process or by the command line."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +8,7 @@ from typing import Any
 import forking
 import yaml
 from night_samples import item
+from programs import completed
 
 from tipchain.chain.gpus import Leases
 from tipchain.nightly.coordinator import Coordinator
@@ -38,7 +37,6 @@ class Quiet:
 
 
 def command(name: str, script: str = "true", **more: Any):
-    """Return an item that runs a shell script."""
     values = {"kind": "command", "argv": ("/bin/sh", "-c", script), "id": f"{name}[cpu]", "mode": "", "source": ""}
     return item(name, **{**values, "timeout_s": 30.0, **more})
 
@@ -81,4 +79,4 @@ def write_manifest(folder: Path, **keys: Any) -> Path:
 def tipchain(*words: object, cwd: Path, **more: Any) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "tipchain", "nightly", *map(str, words)]
     more = {"env": forking.environment(), **more}
-    return subprocess.run(argv, cwd=cwd, capture_output=True, text=True, timeout=120, check=False, **more)
+    return completed(argv, cwd=cwd, timeout=120, **more)

@@ -1,7 +1,5 @@
 """Nights: their folders, order, records, what is settled, resuming, retries, disks that cannot be written."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """The dashboard's text: grid, curves, links, changes, size; its behaviour is tested in a browser."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The dashboard in headless Chromium: filters, details, links, both colour schemes, a narrow window, no scripts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Old nights go, whole, and what is needed stays."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -37,7 +35,6 @@ def nights(tmp_path, monkeypatch) -> Path:
 
 
 def left(nights: Path) -> list[int]:
-    """Return the numbers of the nights that are there."""
     return [int(one.name[-5:], 16) for one in find_nights(nights)]
 
 

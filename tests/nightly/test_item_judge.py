@@ -1,7 +1,5 @@
 """How items come out: exit code and report must say the same."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace
@@ -34,9 +32,9 @@ def judged(tmp_path, text=None, *, wants=True, log="first\nlast\n", **ending):
     night, _ = begin(tmp_path, one)
     work = work_of(night, one)
     work.make_folder()
-    work.log.write_text(log)
-    if text is not None:
-        work.report.write_text(text)
+    for made, file in ((log, work.log), (text, work.report)):
+        if made is not None:
+            made(file) if callable(made) else file.write_text(made)
     return judge(work, Ended(id=one.id, attempt=1, **ending), night.folder, "local")
 
 
@@ -109,12 +107,7 @@ def link_to_another(path):
 
 @pytest.mark.parametrize("put", [os.mkfifo, lambda path: path.write_text("[" * 100_000), Path.mkdir, link_to_another])
 def test_a_report_that_cannot_be_read_is_no_pass(tmp_path, put):
-    one = command("a", argv=("x", "{report}"))
-    night, _ = begin(tmp_path, one)
-    work = work_of(night, one)
-    work.make_folder()
-    put(work.report)
-    assert judge(work, Ended(id=one.id, attempt=1, exit_code=0), night.folder, "local").outcome is ERROR
+    assert judged(tmp_path, put, exit_code=0).outcome is ERROR
 
 
 def test_an_exit_code_that_is_no_number_is_none(tmp_path):
@@ -135,12 +128,7 @@ def test_a_verdict_of_other_types_is_an_error_of_its_item(tmp_path, wrong):
 
 @pytest.mark.parametrize("put", [os.mkfifo, lambda log: log.symlink_to("/etc/passwd"), Path.mkdir])
 def test_a_log_that_an_item_replaced_is_neither_waited_for_nor_followed(tmp_path, put):
-    one = command("a", argv=("x",))
-    night, _ = begin(tmp_path, one)
-    work = work_of(night, one)
-    work.make_folder()
-    put(work.log)
-    record = judge(work, Ended(id=one.id, attempt=1, exit_code=1), night.folder, "local")
+    record = judged(tmp_path, wants=False, log=put, exit_code=1)
     assert (record.outcome, record.reason) == (FAIL, "exit 1")
 
 

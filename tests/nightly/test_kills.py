@@ -1,7 +1,5 @@
 """Coordinators and items killed at any time: a night ends all the same, and nothing that had ended runs twice."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

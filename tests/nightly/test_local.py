@@ -1,7 +1,5 @@
 """Items as processes of this machine: slots that all nights share, memory, GPUs, isolation, endings."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -257,7 +255,6 @@ def machine(monkeypatch):
 
 
 def started(folder, executor, name, cpus):
-    """Start an item that takes so many slots; return what it waits for."""
     one = command(name, "sleep 300", needs=Needs(cpus=cpus))
     return executor.start(work_of(begin(folder, one)[0], one))
 
@@ -307,7 +304,6 @@ def night(folder, tmp, **more):
 
 
 def peak(log):
-    """Return the most slots that were taken at once."""
     events = sorted(line.split() for line in log.read_text().splitlines())
     taken, most = 0, 0
     for _, slots, sign in events:

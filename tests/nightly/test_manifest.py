@@ -1,7 +1,5 @@
 """Manifests: what they say, and what is said of wrong ones."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A night as JUnit XML and on GitHub."""
 
-from __future__ import annotations
-
 import html
 import re
 from dataclasses import replace

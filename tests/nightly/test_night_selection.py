@@ -1,7 +1,5 @@
 """Which items of a plan run."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

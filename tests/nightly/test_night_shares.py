@@ -1,7 +1,5 @@
 """Shares of one night: which nights they are, what they come to together, and cuts that leave something out."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

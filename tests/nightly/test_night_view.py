@@ -1,7 +1,5 @@
 """What is shown of a night while it goes on, and how its time left is told."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 

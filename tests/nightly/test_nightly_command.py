@@ -1,7 +1,5 @@
 """``tipchain nightly`` from the command line."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -11,7 +9,7 @@ import sys
 
 import pytest
 from chain_samples import TEMPLATE
-from programs import await_
+from programs import await_, completed
 from stub_nights import tipchain, write_manifest
 
 from tipchain.cli import main
@@ -212,14 +210,7 @@ sys.exit(main(["nightly", *sys.argv[2:]]))
 
 def test_no_room_for_the_plan(tmp_path):
     write_manifest(tmp_path, commands=[GOOD])
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, "100", "run", "suite.yaml"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = completed([sys.executable, "-c", LIMITED, "100", "run", "suite.yaml"], cwd=tmp_path, timeout=60)
     assert done.returncode == 1
     assert "night.json: cannot be written: File too large" in done.stderr
 

@@ -1,7 +1,5 @@
 """Nodes, workers, items and coordinators of a night on a cluster killed at random: each item ends once."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -75,12 +73,10 @@ class Killed:
         return night
 
     def done(self, name):
-        """Return how often an item ran to its end."""
         path = self.folder / f"{name.removesuffix('[cpu]').removeprefix('i')}.ran"
         return path.read_text().count("done") if path.is_file() else 0
 
     def kill(self):
-        """Kill something."""
         what = self.chance.choice(["node", "worker", "item", "coordinator"])
         words = {"worker": b"ray::i", "item": b".ran", "coordinator": b"tipchain\0nightly"}
         above = [self.process.pid] if what == "coordinator" else [one.pid for one in self.cluster.processes]

@@ -1,7 +1,5 @@
 """Nights on a real Ray cluster of several nodes: the same results as on this machine, whatever is killed meanwhile."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Records of items: what an item may leave in their way, and what may stand in them."""
 
-from __future__ import annotations
-
 import json
 import os
 

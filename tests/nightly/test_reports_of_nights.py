@@ -1,7 +1,5 @@
 """``--junit`` and ``--github`` of ``tipchain nightly run`` and ``resume``; a night's way through them all."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -27,7 +25,6 @@ def inside(tmp_path, monkeypatch) -> Path:
 
 
 def cases(file: Path) -> dict[str, str]:
-    """Return the outcome of each case in a JUnit file."""
     return {one.get("name"): one[0].tag if len(one) else "passed" for one in ET.parse(file).iter("testcase")}
 
 

@@ -1,13 +1,9 @@
 """Dumps of odd but possible content: NaN, other shapes, whole numbers, nothing at all. No framework is needed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from stage_records import write_dumps
 
-from tipchain.modes import dump_name, tensors_name
-from tipchain.numbers.dumps import save_record
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.parity.stages.judging import Rules, judge_stage
 
@@ -20,16 +16,9 @@ NAN, INF = float("nan"), float("inf")
 
 @pytest.fixture
 def judge(tmp_path):
-    """Judge two dumps; return outcome and reason by key."""
-
-    def run(stage, torch, paddle, *, tensors=None, rules=DEFAULT, metas=None, details=None):
-        for number, (side, arrays) in enumerate(zip(SIDES, (torch, paddle), strict=True)):
-            meta = {"details": details or {}, **(metas[number] if metas else {})}
-            found = {key: np.asarray(value) for key, value in arrays.items()}
-            save_record(tmp_path / dump_name(stage, side), found, meta=meta)
-            if tensors:
-                found = {key: np.asarray(value) for key, value in tensors[number].items()}
-                save_file(found, tmp_path / tensors_name(stage, side))
+    def run(stage, torch, paddle, *, tensors=(None, None), rules=DEFAULT, details=None):
+        meta = {"details": details or {}}
+        write_dumps(tmp_path, stage, torch, paddle, metas=(meta, meta), tensors=tensors)
         judgement = judge_stage(stage, tmp_path, rules)
         verdicts = {one.subject.partition("/")[2]: (one.outcome.value, one.reason) for one in judgement.verdicts}
         return verdicts, judgement.notes
@@ -163,11 +152,14 @@ def test_a_port_that_is_lost_behind_the_envelopes_end_fails(judge, value):
     assert "at step 3: expected 0.7, actual" in reason
     verdicts, _ = judge("train", ACCURACY, ACCURACY, tensors=curves([1.0, 0.9, 0.5, 0.9], wide=0.1))
     assert verdicts["loss_curve"][0] == "PASS", "what is finite is not judged there"
+    verdicts, _ = judge("train", ACCURACY, ACCURACY, tensors=curves([1.0, 0.95, 0.8, 0.7], wide=0.1))
+    assert verdicts["loss_curve"][0] == "FAIL", "it left before"
 
 
-def test_a_port_may_be_lost_where_the_reference_is_in_some_run(judge):
+@pytest.mark.parametrize("lost", [NAN, INF])
+def test_a_port_may_be_lost_where_the_reference_is_in_some_run(judge, lost):
     tensors = curves([1.0, 0.9, 0.8, NAN], wide=0.1)
-    tensors[0]["envelope"][0, 3] = NAN
+    tensors[0]["envelope"][0, 3] = lost
     assert judge("train", ACCURACY, ACCURACY, tensors=tensors)[0]["loss_curve"][0] == "PASS"
 
 

@@ -5,7 +5,6 @@ import pickle
 import pickletools
 import re
 import struct
-import subprocess
 import sys
 import textwrap
 import tracemalloc
@@ -14,6 +13,7 @@ import zipfile
 import numpy as np
 import pytest
 from numpy.lib import format as npy
+from programs import completed
 
 from tipchain.errors import RecordError
 from tipchain.numbers import pickle_stream
@@ -363,7 +363,7 @@ def test_a_full_disk_leaves_the_earlier_dump_and_nothing_else(tmp_path):
         """
     )
     path = tmp_path / "x.npy"
-    done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True)
+    done = completed([sys.executable, "-c", script, path], check=True)
     assert done.stdout.startswith(f"{path}: cannot be written\n  found: File too large")
     assert list(load_record(path).arrays) == ["old"]
     assert [file.name for file in tmp_path.iterdir()] == ["x.npy"]
@@ -383,7 +383,7 @@ def test_saving_copies_no_array(tmp_path):
         """
     )
     command = [sys.executable, "-W", "ignore", "-c", script, tmp_path / "x.npy"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = completed(command, check=True)
     assert int(done.stdout) < 8_000  # KiB, of 160,000 saved
 
 

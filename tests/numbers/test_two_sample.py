@@ -1,7 +1,5 @@
 """The two-sample tests against scipy's, and how often they are wrong."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The tiny case with both of its sides in this process, prepared once for all files of this folder."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

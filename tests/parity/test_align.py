@@ -1,7 +1,5 @@
 """The alignment run: a faithful port passes, and each stage fails for a fault of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -376,3 +374,16 @@ def test_a_folder_that_cannot_be_written_is_one_message(port):
     assert done.returncode == 2
     assert "cannot write below" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_nan_on_both_sides_passes_no_stage(tmp_path):
+    project = make_tiny_project(tmp_path)
+    for side in ("torch", "paddle"):
+        head = "return self.head("
+        project.edit(f"tiny_{side}.py", head, head.replace("self", "float('nan') * self"))
+    stages = ("forward", "metric", "loss", "backward", "train")
+    done = project.align("--only", ",".join(stages))
+    assert done.returncode == 1, done.stderr
+    for stage in stages:
+        assert f"FAIL     {stage}/" in done.stdout
+    assert "the torch model put out 200 NaN" in done.stdout

@@ -1,7 +1,5 @@
 """What keeps alignment quick must not change what is compared."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from safetensors.numpy import load_file

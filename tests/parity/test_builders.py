@@ -1,7 +1,5 @@
 """Builders that cannot be there are told before anything is prepared or imported, all in one error."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from pathlib import Path

@@ -1,17 +1,17 @@
-"""Case files: what is read, and how every mistake is named."""
-
-from __future__ import annotations
+"""Case files: what is read, and how every mistake is named; how users name stages."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from tipchain.cli import main
 from tipchain.core.blame import UsersError, tell
 from tipchain.core.files import find_root
-from tipchain.errors import CaseError
-from tipchain.modes import STAGES, Mode
+from tipchain.errors import CaseError, UsageError
+from tipchain.modes import STAGES, Mode, parse_stages
 from tipchain.parity.case import load_case, resolve
+from tipchain.parity.settings import BackwardSettings, EnvelopeSettings
 
 GOOD = """\
 id: tiny
@@ -204,3 +204,72 @@ def test_what_a_users_module_raises_while_it_is_imported_has_its_place(tmp_path,
     with pytest.raises(UsersError) as raised:
         resolve(f"{name}:build", tmp_path)
     assert re.search(words, tell(raised.value))
+
+
+@pytest.mark.parametrize(
+    ("text", "stages"),
+    [
+        ("forward", ("forward",)),
+        ("01|02", ("forward", "data")),
+        ("5", ("backward", "train")),
+        ("loss, 01", ("forward", "loss")),
+        ("train,backward", ("backward", "train")),
+    ],
+)
+def test_stages_by_name_or_number(text, stages):
+    assert parse_stages(text) == stages
+
+
+@pytest.mark.parametrize("text", ["", "06", "forwrad", "01,,02"])
+def test_unknown_stages_are_refused(text):
+    with pytest.raises(UsageError, match="unknown stage"):
+        parse_stages(text)
+
+
+# What a case says about backward and train, and running it with other seeds.
+
+OVERRIDES = """\
+weights: {seed: 3}
+overrides: {forward: {weights: {seed: 5}, inputs: {image: {shape: [1, 3], seed: 2}}}}
+stages: [forward, backward, train]
+seed: 7
+"""
+SEEDED = GOOD.partition("backward:")[0].replace("dtype: float32", "seed: 1") + OVERRIDES
+
+
+@pytest.fixture
+def load(tmp_path):
+    return lambda more="", **kwargs: load_case(write(tmp_path, SEEDED + more), **kwargs)
+
+
+def test_the_defaults(load):
+    case = load()
+    assert case.backward == BackwardSettings(iterations=5, learning_rate=1e-4, mode="eval", inputs="fake")
+    assert case.backward.dtype == "float32"
+    assert case.train.envelope == EnvelopeSettings(runs=3, iterations=10, ulps=16, factor=10)
+    assert (case.train.dropout, case.train.seeds, case.train.margin) == ("off", 1, 0.15)
+
+
+def test_a_larger_factor_needs_a_reason_and_a_smaller_one_none(load):
+    assert load("train: {envelope: {factor: 20, reason: measured}}\n").train.envelope.factor == 20
+    assert load("train: {envelope: {factor: 2}}\n").train.envelope.factor == 2
+
+
+def test_what_judging_alone_needs_does_not_make_dumps_incomparable(load):
+    plain, other = load(), load("train: {margin: 1.0, envelope: {factor: 2}}\n")
+    assert repr(plain.train) == repr(other.train)
+    assert repr(plain.train) != repr(load("train: {seeds: 2}\n").train)
+
+
+def test_other_seeds_reach_all_that_a_seed_decides(load):
+    case = load(reseed=10)
+    assert (case.seed, case.weights.seed, case.reseed) == (17, 13, 10)
+    assert {name: spec.seed for name, spec in case.inputs.items()} == {"image": 11, "label": 11}
+    forward = case.for_stage("forward")
+    assert (forward.weights.seed, forward.inputs["image"].seed) == (15, 12)
+    assert load(reseed=0) == load()
+
+
+def test_a_seed_below_zero_is_wrong_use(tmp_path, capsys):
+    assert main(["align", str(write(tmp_path, SEEDED)), "--seed", "-1"]) == 2
+    assert "argument --seed: '-1' is not a whole number, 0 or more" in capsys.readouterr().err

@@ -1,11 +1,9 @@
 """torch's own source under Paddle, beside the reference in one process."""
 
-from __future__ import annotations
-
-import subprocess
 import sys
 
 import pytest
+from programs import completed
 
 pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
@@ -48,7 +46,5 @@ assert sys.modules["inspect"] is inspect, "torch has changed it, but it is Pytho
 @pytest.mark.parametrize("order", [("torch", "paddle"), ("paddle", "torch")])
 def test_each_side_keeps_its_framework_however_often_it_is_asked(tmp_path, order):
     (tmp_path / "net.py").write_text(NET)
-    done = subprocess.run(
-        [sys.executable, "-c", ASK, *order], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = completed([sys.executable, "-c", ASK, *order], cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -1,7 +1,5 @@
 """What the data of a case are known by, and the folders that a plan is given for them."""
 
-from __future__ import annotations
-
 import pytest
 from video_samples import write_ucf
 

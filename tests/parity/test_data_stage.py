@@ -1,7 +1,5 @@
 """The data stage: the first sample that differs is named with what differs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from in_process import failed
@@ -18,7 +16,6 @@ LABELS = np.arange(20) // 2
 
 
 def record(images=IMAGES, labels=LABELS, files=NAMES, size=4, **facts) -> Record:
-    """Return a dump of batches of ``size``."""
     arrays = {"length": np.array([len(images)])}
     for number, start in enumerate(range(0, len(images), size)):
         arrays[f"dataloader_{number}"] = np.asarray(images[start : start + size])

@@ -1,7 +1,5 @@
 """Several processes against one: what they share, what is said when they do not, and how they end."""
 
-from __future__ import annotations
-
 import json
 import signal
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Equivalent, different, or not enough runs: held against scipy's own tests and against simulation."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The forward stage over several shapes and several outputs."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 

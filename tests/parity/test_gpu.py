@@ -1,7 +1,5 @@
 """The sides on a GPU, against the other side on the CPU. Skipped, with the reason, where there is none."""
 
-from __future__ import annotations
-
 import pytest
 from tiny_project import make_tiny_project
 
@@ -9,7 +7,6 @@ pytestmark = [pytest.mark.frameworks, pytest.mark.gpu]
 
 
 def why_no_gpu(framework: str) -> str:
-    """Return why ``framework`` cannot use a GPU here, "" if it can."""
     if framework == "torch":
         import torch
 

@@ -1,7 +1,5 @@
 """Inference: the exported program in two engines, and what is said when one of them gives something else."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from dataclasses import replace

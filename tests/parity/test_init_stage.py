@@ -1,7 +1,5 @@
 """The stage init: constants exactly, random values as distributions, and the words for what differs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from stage_records import NumpyFramework, judge_recordings, make_bench, outcomes, reasons
@@ -78,18 +76,11 @@ def test_equal_distributions_pass():
     assert "5 models, 2160 values" in reasons(judged, "PASS")["conv.weight"]
 
 
-def check_no_alarm(seeds):
-    alarms = [seed for seed in seeds if reasons(compare(GOOD, seed=100 * seed), "FAIL", "ERROR")]
-    assert not alarms
-
-
-def test_no_false_alarm_over_a_few_seeds():
-    check_no_alarm(range(5))
-
-
-@pytest.mark.nightly
-def test_no_false_alarm_over_many_seeds():
-    check_no_alarm(range(5, 105))
+@pytest.mark.parametrize(
+    "seeds", [range(5), pytest.param(range(5, 105), marks=pytest.mark.nightly)], ids=["few", "many"]
+)
+def test_no_false_alarm_over_seeds(seeds):
+    assert not [seed for seed in seeds if reasons(compare(GOOD, seed=100 * seed), "FAIL", "ERROR")]
 
 
 def test_another_gain_is_told():

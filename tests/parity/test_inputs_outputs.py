@@ -1,7 +1,5 @@
 """Fake inputs of one or several shapes, and the names of what a model puts out."""
 
-from __future__ import annotations
-
 from collections import namedtuple
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Losses of logs, held against each other."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

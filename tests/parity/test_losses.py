@@ -1,7 +1,5 @@
 """The losses that cases can name without code: equal in both frameworks, in value and gradient."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

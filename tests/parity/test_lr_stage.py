@@ -1,7 +1,5 @@
 """The lr stage: every schedule's curve is equal in both frameworks, and one that differs is told by its first step."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +10,7 @@ from tiny_project import make_tiny_project
 from updates_bench import PAIRS, align, failed, judge_records, outcomes, pairs_case, record_side
 
 from tipchain.errors import CaseError, Outcome
-from tipchain.numbers.dumps import Record
+from tipchain.parity.stages.bench import Recording
 
 pytestmark = pytest.mark.frameworks
 
@@ -69,10 +67,7 @@ def test_a_wrong_schedule_is_described(case, fault):
 
 
 def curves(expected, actual):
-    sides = [
-        Record(side=side, meta={}, arrays={"lr": np.asarray(curve, dtype=np.float64)})
-        for side, curve in (("torch", expected), ("paddle", actual))
-    ]
+    sides = [Recording(arrays={"lr": np.asarray(curve, dtype=np.float64)}) for curve in (expected, actual)]
     return judge_records("lr", *sides)["lr"]
 
 

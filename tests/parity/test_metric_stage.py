@@ -1,7 +1,5 @@
 """The metric stage: its code alone on equal inputs, then the whole evaluation, and words for which of both differs."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

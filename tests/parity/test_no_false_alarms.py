@@ -1,7 +1,5 @@
 """A faithful port passes whatever the seed: all stages of every shipped case, over ten seeds at night."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

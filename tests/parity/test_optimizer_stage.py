@@ -1,11 +1,9 @@
 """The optimizer stage: equal pairs pass with every optimizer, and each wrong rule fails with words about it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
-from updates_bench import align, failed, outcomes
+from updates_bench import align, failed, outcomes, record_side
 
 from tipchain.errors import CaseError, Outcome
 
@@ -107,8 +105,6 @@ def test_a_frozen_parameter_is_told_from_one_that_moves(case):
 )
 @pytest.mark.parametrize("side", ["torch", "paddle"])
 def test_arguments_that_cannot_be_are_refused(case, side, args, words):
-    from updates_bench import record_side
-
     with pytest.raises(CaseError) as caught:
         record_side(with_args(case, **args), side, "optimizer")
     for word in (str(case.path), *words):

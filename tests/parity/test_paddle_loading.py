@@ -1,7 +1,5 @@
 """Loading Paddle's batches: an exception in a data set arrives where the batches are used, and nothing hangs."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """When the weights that both sides start from are made anew, and when they are taken as they are."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What lets both frameworks train alike: equal masks, running variances of one definition, a perturbation that repeats."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

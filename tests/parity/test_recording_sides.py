@@ -1,7 +1,5 @@
 """The process of a side as its parent sees it: what is recorded, and what is said where it ends early."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -38,7 +36,6 @@ def until_finished(side):
 
 
 def tell(*events):
-    """Return a program that tells of the beginning and the end of stages."""
     lines = []
     for event, stage in events:
         lines.append(f"""printf '{{"event": "{event}", "stage": "{stage}", "ok": true, "marks": null}}\\n' >&$1""")

@@ -1,12 +1,9 @@
 """torch's dumps of earlier runs serve while all that they rest on is as it was, and not a moment longer."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -14,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from programs import completed
 from stage_records import recording_job
 from tiny_project import make_tiny_project
 
@@ -66,7 +64,7 @@ def marks(project, since=None, code=""):
     """Return what a process that imports ``model`` and opens some files has read, by path as seen from the project."""
     command = [sys.executable, "-c", READING, str(time.time() + 1e6 if since is None else since), code]
     env = {**os.environ, "PYTHONPATH": f"{project}:{ROOT}"}
-    done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=True)
+    done = completed(command, cwd=project, env=env, check=True)
     found = json.loads(done.stdout)
     return found and {os.path.relpath(path, project): one for path, one in found.items()}
 

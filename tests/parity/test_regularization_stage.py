@@ -1,7 +1,5 @@
 """The regularization stage: every wrong decay fails, with what it moves and the parameters it touches."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

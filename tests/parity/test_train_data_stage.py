@@ -1,7 +1,5 @@
 """The stage train_data: values, orders by their properties, augmentation by distributions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from stage_records import NumpyFramework, judge_recordings, make_bench, outcomes, reasons
@@ -115,18 +113,9 @@ def test_equal_data_pass():
     assert "8 of 22 samples were compared by value" in judged.notes
 
 
-def check_no_alarm(seeds):
-    alarms = {seed: found for seed in seeds if (found := faults({}, seed=seed, draws=400))}
-    assert not alarms
-
-
-def test_no_false_alarm_over_a_few_seeds():
-    check_no_alarm(range(100, 102))
-
-
-@pytest.mark.nightly
-def test_no_false_alarm_over_many_seeds():
-    check_no_alarm(range(10))
+@pytest.mark.parametrize("seeds", [(100, 101), pytest.param(range(10), marks=pytest.mark.nightly)], ids=["few", "many"])
+def test_no_false_alarm_over_seeds(seeds):
+    assert not {seed: found for seed in seeds if (found := faults({}, seed=seed, draws=400))}
 
 
 def test_another_value_label_or_file_is_named():

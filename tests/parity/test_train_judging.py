@@ -1,16 +1,12 @@
 """Judging the training stage from files alone; no framework is needed."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from stage_records import write_dumps
 
 from tipchain.errors import Outcome
-from tipchain.modes import dump_name, tensors_name
-from tipchain.numbers.dumps import save_record
 from tipchain.parity.case import KnownDeviation
 from tipchain.parity.stages.judging import Rules, judge_stage
 
@@ -21,13 +17,9 @@ RULES = Rules(own={})
 
 
 def write(folder, torch=None, paddle=None, *, samples=5000, made_here=True):
-    """Write both dumps with their files; None leaves a side without tensors."""
-    for side, tensors in (("torch", torch), ("paddle", paddle)):
-        meta = {"side": side, "stage": "train", "details": {"samples": samples}}
-        save_record(folder / dump_name("train", side), ACCURACY, meta=meta | ({"tipchain": "1"} if made_here else {}))
-        if tensors is not None:
-            save_file({key: np.asarray(value) for key, value in tensors.items()}, folder / tensors_name("train", side))
-    return folder
+    meta = {"stage": "train", "details": {"samples": samples}, **({"tipchain": "1"} if made_here else {})}
+    metas = [{"side": side, **meta} for side in ("torch", "paddle")]
+    return write_dumps(folder, "train", ACCURACY, ACCURACY, metas=metas, tensors=(torch, paddle))
 
 
 def reference(**more):
@@ -62,6 +54,8 @@ def test_a_curve_that_leaves_is_told_with_both_values(tmp_path):
         "close until step 1",
     ):
         assert words in verdict.reason
+    found, _ = judged(write(tmp_path, reference(), port(0, 1e-3, 5e-3)))
+    assert "at step 1: expected 1.9, actual 1.901" in found["train/loss_curve"].reason, "its first step, not its worst"
 
 
 def test_the_cases_factor_counts_when_judged_again(tmp_path):
@@ -77,6 +71,7 @@ def test_the_cases_factor_counts_when_judged_again(tmp_path):
         ({"loss": LOSSES}, port(), Outcome.ERROR, "'envelope'"),
         (reference(), {"loss": LOSSES[:2]}, Outcome.FAIL, "losses expected: (3,), actual: (2,)"),
         (reference(), port(0, np.nan, 0), Outcome.FAIL, "at step 1: expected 1.9, actual nan"),
+        (reference(), port(0, np.inf, 0), Outcome.FAIL, "at step 1: expected 1.9, actual inf"),
         (reference() | {"loss": np.array([2, np.nan, 2])}, port(), Outcome.ERROR, "nan at step 1: nothing to hold to"),
         (reference() | {"envelope": RUNS + np.array([[0, 1, 0], [0, 0, 0]])}, port(), Outcome.ERROR, "proves nothing"),
         (reference(), port(1e-3), Outcome.FAIL, "the first losses differ already"),

@@ -1,7 +1,5 @@
 """The stages backward and train with both frameworks: a faithful port passes, and each fault is told where it belongs."""
 
-from __future__ import annotations
-
 import importlib
 from dataclasses import replace
 from functools import partial

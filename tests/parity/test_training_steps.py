@@ -1,7 +1,5 @@
 """How a stage trains: which samples in which order, when the schedule is stepped, what is evaluated; no framework is needed."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The data that tipchain makes: digits, whole or not there, and nobody's else."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -14,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from programs import completed
 
 from tipchain.errors import DataError
 from tipchain.prepare import data
@@ -55,9 +54,7 @@ def neighbours(folder: Path) -> list[str]:
 
 
 def run_python(code: str, root: Path, **more) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code, str(root)], capture_output=True, text=True, check=False, timeout=120, **more
-    )
+    return completed([sys.executable, "-c", code, str(root)], timeout=120, **more)
 
 
 def test_lite_data_has_its_images_list_and_manifest(root):

@@ -1,7 +1,5 @@
 """The videos of moving digits: layout, what tells the classes apart, groups, and the archive beside the folder."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Data of the user's own: what is checked, and how the case says which they are."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """A suite's script: what it tells of itself, what it deletes, and the paths that must be there afterwards."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """What the live models told about a run's failed verdicts, as data of its report."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How a run ends on a terminal: golden texts at 80 columns, whole."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from itertools import product

@@ -1,7 +1,5 @@
 """The view of a run that goes on, and the suite's log of status lines."""
 
-from __future__ import annotations
-
 import io
 import re
 

@@ -3,8 +3,6 @@
 Skipped where no Chromium is installed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

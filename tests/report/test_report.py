@@ -1,7 +1,5 @@
 """Reports: JSON round trip, exit codes, text, JUnit, and which is that of a run."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,15 +1,13 @@
 """A run's page, JUnit and GitHub's annotations: the cause is told once, and what follows refers to it."""
 
-from __future__ import annotations
-
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
 from chain_samples import TEMPLATE, edit
+from programs import completed
 from run_samples import CAUSE, NASTY, aligned, chain, misaligned, verdict
 
 from tipchain.chain.plan import Command, Result
@@ -184,4 +182,4 @@ def test_githubs_summary_shows_the_line_as_it_should_be_and_nothing_of_it_is_mar
 
 def test_a_page_needs_neither_numpy_nor_a_framework():
     code = "from tipchain.report.page import render_run; import sys; print(*{'numpy', 'torch', 'paddle'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""
+    assert completed([sys.executable, "-c", code], check=True).stdout.strip() == ""

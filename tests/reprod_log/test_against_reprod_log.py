@@ -1,5 +1,6 @@
 """Files and lines against the real reprod_log 1.0.1, which imports Paddle."""
 
+import logging
 import re
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from tipchain import load_record
 from tipchain.reprod_log import ReprodDiffHelper, ReprodLogger
+from tipchain.reprod_log.compare import compute_diff as ours
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]
 
@@ -59,7 +61,6 @@ def test_each_loads_the_others_dumps(original, tmp_path):
 def test_the_lines_are_reprod_logs(original, tmp_path, method, threshold):
     first = {"a": np.array([1.0, 2.5]), "n": {"b": np.arange(4), "c": np.array([[0.25]], np.float32)}}
     second = {"a": np.array([1.0, 2.0]), "n": {"b": np.arange(4), "c": np.array([[0.5]], np.float32)}}
-    import logging
 
     root, texts = logging.getLogger(), []
     before = list(root.handlers), root.level
@@ -78,8 +79,6 @@ def test_the_lines_are_reprod_logs(original, tmp_path, method, threshold):
 
 def test_the_statistics_are_reprod_logs(original):
     from reprod_log.compare import compute_diff as theirs
-
-    from tipchain.reprod_log.compare import compute_diff as ours
 
     generator = np.random.default_rng(0)
     first = {str(n): generator.standard_normal(10**n, dtype=np.float32) for n in range(7)}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tipchain.errors import RecordError
-from tipchain.reprod_log import ReprodDiffHelper, ReprodLogger, compare, utils
+from tipchain.reprod_log import ReprodDiffHelper, ReprodLogger, compare
 from tipchain.reprod_log.compare import check_data, compute_diff
 from tipchain.reprod_log.utils import check_print_diff, init_logger
 
@@ -19,15 +19,6 @@ def report(first, second, tmp_path, **options):
     helper.compare_info(first, second)
     passed = helper.report(path=str(tmp_path / "diff.txt"), **options)
     return passed, [PREFIX.sub("", line) for line in (tmp_path / "diff.txt").read_text().splitlines()]
-
-
-def test_the_names_of_the_original_are_there():
-    assert compare.check_data
-    assert compare.compute_diff
-    assert compare.compare_forward
-    assert compare.compare_loss_and_backward
-    for name in ("init_logger", "np2torch", "np2paddle", "paddle2np", "torch2np", "check_print_diff"):
-        assert callable(getattr(utils, name))
 
 
 def test_add_takes_numpy_scalars_and_nested_dicts(tmp_path):

@@ -1,15 +1,13 @@
-from __future__ import annotations
-
 import json
 import os
 import runpy
 import shutil
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from programs import completed
 
 PROGRAM = Path(__file__).resolve().parents[2] / "tools/installers.py"
 NAMES = runpy.run_path(str(PROGRAM))
@@ -65,9 +63,9 @@ def test_an_optional_requirement_does_not_count():
 
 def test_the_program(tmp_path):
     command = [sys.executable, str(PROGRAM), "notice"]
-    done = subprocess.run(command, input=json.dumps(report("triton")), capture_output=True, text=True, check=False)
+    done = completed(command, input=json.dumps(report("triton")))
     assert (done.returncode, done.stdout.startswith("note: ")) == (0, True)
-    done = subprocess.run(command, input="{", capture_output=True, text=True, check=False)
+    done = completed(command, input="{")
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
 
 
@@ -99,7 +97,7 @@ def test_uv_is_told_what_pip_is_told_and_the_users_own_variables_win(listed, env
 )
 def test_what_uv_cannot_be_told_is_an_error(listed):
     command = [sys.executable, str(PROGRAM), "uv"]
-    done = subprocess.run(command, input=listed, capture_output=True, text=True, check=False)
+    done = completed(command, input=listed)
     assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (2, "", False)
     assert done.stderr.startswith("error: ")
 
@@ -119,16 +117,11 @@ def test_uv_takes_a_package_from_where_pip_would(tmp_path):
     (tmp_path / "none").mkdir()
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
     environment = {**kept, **told, "UV_CACHE_DIR": str(tmp_path / "cache")}
-    listed = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "list"], env=environment, capture_output=True, text=True, check=True
-    )
-    done = subprocess.run(
+    listed = completed([sys.executable, "-m", "pip", "config", "list"], env=environment, check=True)
+    done = completed(
         ["uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python", sys.executable, "-"],
         env={**environment, **uv_variables(listed.stdout, environment)},
         cwd=tmp_path,
         input="tiny-pair",
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert (done.stdout, done.returncode) == ("tiny-pair==1.0\n", 0), done.stderr

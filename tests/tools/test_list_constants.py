@@ -1,15 +1,12 @@
-from __future__ import annotations
-
 import ast
-import importlib.util
 from pathlib import Path
 
+import list_constants as table
 import pytest
 
+from tipchain.numbers import tolerance
+
 ROOT = Path(__file__).resolve().parents[2]
-spec = importlib.util.spec_from_file_location("list_constants", ROOT / "tools/list_constants.py")
-table = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(table)
 EXPLAINING = ("explain/locate", "explain/causes", "explain/preflight", "live")
 
 
@@ -56,8 +53,6 @@ def test_no_tolerance_is_written_where_causes_are_looked_for():
 
 
 def test_what_rounding_makes_is_said_once():
-    from tipchain.numbers import tolerance
-
     said = {value: name for name, value in vars(tolerance).items() if name.isupper() and isinstance(value, float)}
     again = [
         f"{path}:{line}: {names} is tolerance.{said[float(value)]}"

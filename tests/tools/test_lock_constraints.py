@@ -1,12 +1,4 @@
-from __future__ import annotations
-
-import importlib.util
-from pathlib import Path
-
-PATH = Path(__file__).resolve().parents[2] / "tools/lock_constraints.py"
-spec = importlib.util.spec_from_file_location("lock_constraints", PATH)
-lock = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(lock)
+import lock_constraints as lock
 
 
 def test_what_they_differ_in_has_markers():

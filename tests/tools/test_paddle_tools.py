@@ -1,7 +1,5 @@
 """The Paddle programs: train, evaluate, export and infer, on a tiny net and images made here."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import json
@@ -58,7 +56,6 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(data, tmp_path_factory):
-    """Two epochs at once."""
     out = tmp_path_factory.mktemp("trained")
     assert train(data, out, "--epochs", "2") == 0
     return out

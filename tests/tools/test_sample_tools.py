@@ -1,7 +1,5 @@
 """What inference reads: images by default, or what the case's own builder finds."""
 
-from __future__ import annotations
-
 import sys
 from argparse import Namespace
 from dataclasses import replace
@@ -45,7 +43,6 @@ class Sounds:
 
 @pytest.fixture
 def module(monkeypatch):
-    """The module of the case's Paddle side."""
     made = ModuleType("sounds")
     made.build_dataset = lambda root, split, length: []
     made.build_transform = lambda length: lambda image: np.full(length, image.size[0], np.float32)
