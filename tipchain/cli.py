@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -138,14 +139,43 @@ def dispatch(argv: Sequence[str]) -> int:
 
 def parser_of(name: str) -> Parser:
     """Return the parser of the arguments after ``tipchain NAME``."""
-    from tipchain.commands.options import Parser, add_color, add_language, leaves, sentence
+    from tipchain.commands.options import Parser, sentence
 
     parser = Parser(prog=f"tipchain {name}", description=sentence(COMMANDS[name]), allow_abbrev=False)
+    _fill(parser, name)
+    return parser
+
+
+def _fill(parser: Parser, name: str) -> None:
+    from tipchain.commands.options import add_color, add_language, leaves
+
     load_command(name).add_arguments(parser)
     for leaf in leaves(parser):
         add_color(leaf)
         add_language(leaf)
-    return parser
+
+
+def whole_parser() -> Parser:
+    """Return one parser of all commands, with the files and words that `shtab` lets a shell complete."""
+    import shtab
+
+    from tipchain.commands.options import Parser, leaves
+    from tipchain.modes import STAGES, Mode
+
+    words = {"MODE": [mode.value for mode in Mode], "DEVICE": ["cpu", "gpu"], "LIST": list(STAGES)}
+    whole = Parser(prog="tipchain", allow_abbrev=False)
+    commands = whole.add_subparsers()
+    for name, text in COMMANDS.items():
+        _fill(commands.add_parser(name, help=text, allow_abbrev=False), name)
+    for leaf in leaves(whole):
+        for action in leaf._actions:  # noqa: SLF001  (argparse shows them in no other way)
+            if action.metavar in words:
+                action.choices = words[str(action.metavar)]
+            elif action.metavar in ("DIR", "NIGHTS", "BUNDLE", "FOLDER"):
+                vars(action)["complete"] = shtab.DIRECTORY
+            elif action.type is Path or str(action.metavar).startswith(("FILE", "PATH", "REF", "PORT")):
+                vars(action)["complete"] = shtab.FILE
+    return whole
 
 
 def main(argv: Sequence[str] | None = None) -> int:
