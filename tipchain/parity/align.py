@@ -326,8 +326,6 @@ def read_verdicts(out: Path) -> dict[str, Outcome]:
 
 
 class _Scribe:
-    """Writes down each stage as it is judged: the diff log, ``alignment.log``, ``log_reprod``, the terminal."""
-
     def __init__(self, request: AlignRequest, out: Path, where: JsonObject, stream: TextIO | None) -> None:
         self.request, self.out, self.stream, self.where = request, out, stream, where
         self.case, self.folder = request.case, request.folder
@@ -353,9 +351,8 @@ class _Scribe:
         write_diff_log(path, judgement.verdicts, judgement.tolerances, stage=judgement.stage, stream=self.stream)
         latest = self.out / LATEST
         latest.mkdir(parents=True, exist_ok=True)
-        for name in stage_files(
-            judgement.stage, self.request.sides
-        ):  # each in one step; what is absent here is removed there
+        # Each in one step; what is absent here is removed there.
+        for name in stage_files(judgement.stage, self.request.sides):
             if (self.folder / name).is_file():
                 link(self.folder / name, latest / name)
             else:
@@ -454,7 +451,11 @@ def align(
             ready = [stage for stage in pending if all(stage in one.ended for one in sides)]
             for stage in ready:
                 judgement = _judge(request, stage, sides, rules)
-                tell(_keep(cache, judgement, sides, request.folder) if cache else judgement)
+                if cache:
+                    cache.keep(judgement, sides[0].marks.get(stage), request.folder)
+                    if stage == next(iter(cache.served), ""):
+                        judgement = replace(judgement, notes=(*judgement.notes, cache.note()))
+                tell(judgement)
             if pending and not ready:
                 show_recording(progress, request.stages, sides)
                 listen(sides)
@@ -553,16 +554,6 @@ def _spare(
     cache = ReferenceCache.of(request.case, job, stages)
     left = tuple(stage for stage in job.stages if not cache.adopt(stage, request.folder))
     return replace(job, stages=left, since=since), cache
-
-
-def _keep(cache: ReferenceCache, judgement: Judged, sides: Sequence[RecordingSide], folder: Path) -> Judged:
-    """Keep torch's new recording of a stage; the first stage that it has not notes that."""
-    for one in sides:
-        if one.side == "torch":
-            cache.keep(judgement, one.marks.get(judgement.stage), folder)
-    if judgement.stage == next(iter(cache.served), ""):
-        return replace(judgement, notes=(*judgement.notes, cache.note()))
-    return judgement
 
 
 def default_threads(sides: int) -> int:

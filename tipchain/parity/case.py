@@ -399,6 +399,8 @@ def load_case(path: str | Path, reseed: int = 0) -> Case:
     name: str = reader.read("id", str)
     if not name or name.startswith(".") or any(sign in name for sign in "/\\\0 \n"):
         raise reader.error("id", "cannot be a folder's name", found=repr(name), expected="a name such as alexnet")
+    modes = reader.mapping("modes", optional=True)
+    modes.refuse_others([mode.value for mode in CHAIN_MODES], "is not a known mode")
     case = Case(
         id=name,
         path=file,
@@ -423,7 +425,7 @@ def load_case(path: str | Path, reseed: int = 0) -> Case:
         updates=read_settings(UpdatesSettings, reader, "updates"),
         lr=read_settings(LrSettings, reader, "lr"),
         tolerances=_tolerances(reader),
-        modes=_modes(reader),
+        modes=MappingProxyType({mode: read_settings(ModeSettings, modes, mode) for mode in modes.data}),
         known_deviations=_deviations(reader),
         overrides=_overrides(reader, stages, root),
         seed=reader.read("seed", Natural, default=0),
@@ -558,12 +560,6 @@ def _tolerance(keys: Reader, stage: str, key: str) -> Tolerance:
     if is_looser(tolerance, default) and not reason.strip():
         raise keys.error(key, "is looser than the default and gives no reason", expected="reason: what was measured")
     return tolerance
-
-
-def _modes(reader: Reader) -> Mapping[str, ModeSettings]:
-    modes = reader.mapping("modes", optional=True)
-    modes.refuse_others([mode.value for mode in CHAIN_MODES], "is not a known mode")
-    return MappingProxyType({name: read_settings(ModeSettings, modes, name) for name in modes.data})
 
 
 def _deviations(reader: Reader) -> tuple[KnownDeviation, ...]:

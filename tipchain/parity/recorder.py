@@ -279,14 +279,6 @@ class RecordingSide:
                     self.ended[event["stage"]] = None if event["ok"] else event["message"]
                     self.marks[event["stage"]] = event.get("marks")
 
-    def expire(self) -> None:
-        """End the process if the side's time is over."""
-        if self.deadline is None or time.monotonic() <= self.deadline or self.finished:
-            return
-        for stage in self.left:
-            self.ended[stage] = f"the {self.side} process took longer than {self.timeout_s:g} s and was ended"
-        self.stop()
-
     def stop(self) -> None:
         """End the process and all it started; one that has done its work may end by itself."""
         if self.process is None:
@@ -365,7 +357,10 @@ def listen(sides: Sequence[RecordingSide]) -> None:
         for key, _ in selector.select(timeout=0.5):
             key.data.read()
     for side in sides:
-        side.expire()
+        if side.left and side.deadline is not None and time.monotonic() > side.deadline:
+            for stage in side.left:
+                side.ended[stage] = f"the {side.side} process took longer than {side.timeout_s:g} s and was ended"
+            side.stop()
 
 
 if __name__ == "__main__":

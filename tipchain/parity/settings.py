@@ -55,10 +55,7 @@ def read_settings(kind: type[T], reader: Reader, key: str) -> T:
     return found
 
 
-_T = TypeVar("_T")
-
-
-def _own(default: _T, read: Callable[[Reader, str], object]) -> _T:
+def _own(default: T, read: Callable[[Reader, str], object]) -> T:
     return field(default=default, metadata={"read": read})
 
 
@@ -103,10 +100,6 @@ class DistributedSettings:
     training: bool = False
     find_unused_parameters: bool = False
     timeout_s: Positive = field(default=300.0, repr=False)
-
-    def global_batch(self, fake: int) -> int:
-        """Return the samples of the global batch, where the fake inputs have ``fake``."""
-        return self.batch_size or -(-fake // self.processes) * self.processes
 
     def check(self, reader: Reader) -> None:
         """Refuse a global batch that cannot be shared equally."""
@@ -164,14 +157,6 @@ def _variants(reader: Reader, key: str) -> Mapping[str, Args]:
     return MappingProxyType({name: variants.args(name) for name in variants.data})
 
 
-def _loss_variants(reader: Reader, key: str) -> Mapping[str, Args]:
-    named = _variants(reader, key)
-    for name, more in named.items():
-        if not more:
-            raise reader.error((key, name), "changes no argument", expected="e.g. {label_smoothing: 0.1}")
-    return named
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossSettings:
     """Settings of the sides' losses.
@@ -183,7 +168,12 @@ class LossSettings:
     """
 
     args: Args = field(default_factory=dict)
-    variants: Mapping[str, Args] = field(default_factory=dict, metadata={"read": _loss_variants})
+    variants: Mapping[str, Args] = field(default_factory=dict, metadata={"read": _variants})
+
+    def check(self, reader: Reader) -> None:
+        """Refuse a variant that changes nothing."""
+        for name in (name for name, more in self.variants.items() if not more):
+            raise reader.error(("variants", name), "changes no argument", expected="e.g. {label_smoothing: 0.1}")
 
     def all(self) -> dict[str, dict[str, Setting]]:
         """Return the arguments of the case's own loss, under `BASE`, and of every variant."""

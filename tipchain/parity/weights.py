@@ -328,7 +328,7 @@ def prepare_variants(
                 continue
             if force:
                 _forget(folder)
-            if not all(find_entry(_entry(folder, side), keys[side], case.root) for side in sides):
+            if not all(find_entry((folder / f"{side}.json"), keys[side], case.root) for side in sides):
                 jobs.append(
                     _Job(
                         case=str(case.path),
@@ -385,17 +385,13 @@ def _identity(case: Case, side: str) -> list[Json] | None:
         raise WeightsError("cannot be read", file=path, key=f"weights.{side}", found=found) from error
 
 
-def _entry(folder: Path, side: str) -> Path:
-    return folder / f"{side}.json"
-
-
 def _forget(folder: Path) -> None:
     for side in SIDES:
-        _entry(folder, side).unlink(missing_ok=True)
+        (folder / f"{side}.json").unlink(missing_ok=True)
 
 
 def _files(folder: Path, sides: Sequence[str]) -> WeightFiles:
-    entries = {side: parse_as(StoreEntry, read_json(_entry(folder, side))) for side in sides}
+    entries = {side: parse_as(StoreEntry, read_json(folder / f"{side}.json")) for side in sides}
     facts = {side: entry.facts for side, entry in entries.items()}
     return WeightFiles(
         paths={side: folder / next(iter(entry.files)) for side, entry in entries.items()},
@@ -466,7 +462,7 @@ def make(job: _Job) -> None:
     framework = load_framework("torch")
     framework.configure(Device(kind="cpu"), case.weights.seed, threads=2)
     model = framework.build(open_builder(case, "torch", "model"), case.model_args)
-    kept = find_entry(_entry(folder, "torch"), job.keys["torch"], case.root)
+    kept = find_entry(folder / "torch.json", job.keys["torch"], case.root)
     if kept is None:
         _forget(folder)
         if case.weights.torch is None:
@@ -480,7 +476,7 @@ def make(job: _Job) -> None:
     if kept is None:
         _keep(job, "torch", torch_path, case.root, known)
     if "paddle" in job.sides:
-        _entry(folder, "paddle").unlink(missing_ok=True)  # torch's stays where the port does not take it
+        (folder / "paddle.json").unlink(missing_ok=True)  # torch's stays where the port does not take it
         names = _convert(case, model, torch_path, folder / "paddle.pdparams")
         _keep(job, "paddle", folder / "paddle.pdparams", case.root, {**known, "names": names})
 
@@ -489,7 +485,7 @@ def _keep(job: _Job, side: str, path: Path, root: Path, facts: JsonObject) -> No
     sources = {file: f"content {found}" for file, found in imported_sources(root).items()}
     name = path.name if path.parent == Path(job.folder) else str(path.resolve())
     files, known = {name: mark(str(path), "size")}, {**facts, "sha256": sha256_of(path)}
-    StoreEntry(key=job.keys[side], files=files, rests_on=sources, facts=known).write(_entry(Path(job.folder), side))
+    StoreEntry(key=job.keys[side], files=files, rests_on=sources, facts=known).write(Path(job.folder, f"{side}.json"))
 
 
 def _convert(case: Case, torch_model: object, torch_path: Path, paddle_path: Path) -> dict[str, str]:

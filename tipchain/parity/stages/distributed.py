@@ -177,18 +177,14 @@ def run(job: RecordingJob, rank: int, processes: int) -> JsonObject:
         model = bench.model(training=settings.training)
     network = paddle.DataParallel(model, find_unused_parameters=settings.find_unused_parameters)
     start = digests(model)
-    losses, rates = train(bench, model, network, share(bench.inputs, rank, processes))
+    batch = {  # equal shares of the global one, in order
+        name: array[rank * len(array) // processes : (rank + 1) * len(array) // processes]
+        for name, array in bench.inputs.items()
+    }
+    losses, rates = train(bench, model, network, batch)
     if rank == 0:
         save_tensors(Path(job.folder) / STATE, state(bench, model))
     return {"losses": losses, "rates": rates, "start": start, "end": digests(model)}
-
-
-def share(batch: Mapping[str, Array], rank: int, processes: int) -> dict[str, Array]:
-    """Return the samples of the global batch that are this process's: equal shares, in order."""
-    return {
-        name: array[rank * len(array) // processes : (rank + 1) * len(array) // processes]
-        for name, array in batch.items()
-    }
 
 
 def main(argv: Sequence[str]) -> NoReturn:
@@ -334,7 +330,7 @@ def record(bench: Bench) -> Recording:
         return Recording(arrays={}, reference={}, details={"skipped": reason})
     bench.forget()
     given = next(one.shape[0] for name, one in bench.case.inputs.items() if name != LABEL)
-    batch = fake_batch(bench.case, settings.global_batch(given))
+    batch = fake_batch(bench.case, settings.batch_size or -(-given // processes) * processes)
     with tempfile.TemporaryDirectory(prefix="distributed.", dir=bench.folder) as name:
         folder = Path(name)
         save_record(folder / "batch.npy", batch)

@@ -274,7 +274,6 @@ def _run_engines(bench: Bench, folder: Path, batches: Batches) -> dict[str, Engi
 def _run_engine(
     load: Callable[[], Predictor | OnnxSession], batches: Batches, versions: Mapping[str, str]
 ) -> EngineEnd:
-    """Load an engine and run it on every batch."""
     try:
         engine = load()
     except EngineError as error:

@@ -255,7 +255,6 @@ def _judge_fixed(name: str, expected: _Parameter, actual: _Parameter, tolerance:
 def _judge_random(
     names: Sequence[str], expected: Mapping[str, _Parameter], actual: Mapping[str, _Parameter], alpha: float
 ) -> dict[str, Verdict]:
-    """Judge the values that differ from model to model."""
     verdicts, samples = {}, {}
     for name in names:
         places, reason = _fixed_places(expected[name], actual[name])

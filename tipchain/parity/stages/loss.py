@@ -61,12 +61,9 @@ GRADIENT = "gradient/"
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare values and gradients of the case's loss and of every variant."""
-    values, gradients = dumps.with_keys(lambda key: not _is_gradient(key)), dumps.with_keys(_is_gradient)
+    gradients = dumps.with_keys(lambda key: f"/{GRADIENT}" in f"/{key}")
+    values = dumps.with_keys(lambda key: f"/{GRADIENT}" not in f"/{key}")
     return judging.judge_arrays(values, rules) + _judge_gradients(gradients, rules) + judging.judge_details(dumps)
-
-
-def _is_gradient(key: str) -> bool:
-    return key.startswith(GRADIENT) or f"/{GRADIENT}" in key
 
 
 def _judge_gradients(dumps: Dumps, rules: Rules) -> Judged:

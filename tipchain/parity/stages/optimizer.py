@@ -68,15 +68,9 @@ def open_variant(bench: Bench, model: object, prefix: str, args: Mapping[str, ob
         hints = [error.hint] if error.hint else []
         if case.updates.parameters != "model":
             hints.append("rules for the case's own parameters need `updates: {parameters: model}`")
-        raise CaseError(
-            error.message,
-            file=error.file or case.path,
-            line=error.line,
-            key=key,
-            found=error.found,
-            expected=error.expected,
-            hint="; ".join(hints) or None,
-        ) from error
+        own = {name: getattr(error, name) for name in ("line", "found", "expected")}
+        hint = "; ".join(hints) or None
+        raise CaseError(error.message, file=error.file or case.path, key=key, hint=hint, **own) from error
 
 
 def update(updates: Updates, start: Mapping[str, Array], gradients: Mapping[str, Array]) -> None:

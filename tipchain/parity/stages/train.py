@@ -161,7 +161,7 @@ class _Paired:
             self.bench.framework.wake_dropout(self.model)
 
     def _loaded(self) -> Iterator[tuple[object, object]]:
-        """Yield the batches; those whose losses are compared are kept where the run is repeated."""
+        # Those whose losses are compared are kept where the run is repeated.
         bench, count = self.bench, max(self.steps, self.compared)
         for image, label, files in shuffled_batches(bench, self.dataset, (bench.case.seed,), count):
             self.log.add(files, bench.framework.array(label))
@@ -226,9 +226,10 @@ def _judge_tensors(dumps: Dumps, rules: Rules) -> Judged:
         return Judged(notes=(note,))
     try:
         with TensorFile(paths[0]) as left, TensorFile(paths[1]) as right:
-            verdicts = [_judge_curve(left, right, rules.factor), *one_sided(_seeds(left), _seeds(right))]
+            seeds = [[name for name in side if name.startswith(SEEDS)] for side in (left, right)]
+            verdicts = [_judge_curve(left, right, rules.factor), *one_sided(*seeds)]
             samples = details(dumps.reference).get("samples")
-            for key in filter(_seeds(right).__contains__, _seeds(left)):
+            for key in filter(seeds[1].__contains__, seeds[0]):
                 runs = left[key].tolist(), right[key].tolist()
                 verdicts.append(_judge_runs(key, runs, samples if isinstance(samples, int) else 0, rules.margin))
     except (RecordError, KeyError) as error:
@@ -271,10 +272,6 @@ def _judge_curve(left: Mapping[str, Array], right: Mapping[str, Array], factor: 
     if rest:
         text += f"; from step {curve.told} on rounding alone is too large to tell anything ({rest} losses not compared)"
     return Verdict(Outcome.PASS, CURVE, text)
-
-
-def _seeds(tensors: Mapping[str, Array]) -> list[str]:
-    return [name for name in tensors if name.startswith(SEEDS)]
 
 
 def _judge_runs(subject: str, runs: tuple[list[float], list[float]], samples: int, margin: float) -> Verdict:
