@@ -122,17 +122,16 @@ def test_without_leases_nothing_changes(tmp_path, monkeypatch):
     assert leased_gpus() == ("3", "5")
 
 
-def test_the_command_line_heeds_them(tmp_path, monkeypatch, capsys):
-    from tipchain.cli import main
+def test_the_command_line_heeds_them(tmp_path, monkeypatch):
+    from tipchain.cli import parser_of
+    from tipchain.commands.run import _plan
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TIPCHAIN_GPUS", "3")
     plan_of(tmp_path, "0,1")
     lay_programs(tmp_path)
-    main(["run", "t.txt", "lite_train_lite_infer", "--suite", "template", "--dry-run"])
-    out = capsys.readouterr().out
-    assert "1 (of 1 leased)" in out or "no usable GPU" in out
-    assert "GPU 3,1 (of 1 leased)" in out
+    plan = _plan(parser_of("run").parse_args(["t.txt", "lite_train_lite_infer", "--suite", "template"]), "run")
+    assert {one.gpus for one in plan.commands if one.step == "train"} == {("3", "1 (of 1 leased)")}
 
 
 HOLD = (

@@ -5,7 +5,7 @@ from chain_samples import a_plan
 
 from tipchain.chain.gpus import Gpus
 from tipchain.chain.plan import Command, Options, Result, default_timeout, matches, select
-from tipchain.chain.run import Policy, Schedule, forecast, unaccounted
+from tipchain.chain.run import Policy, Schedule, unaccounted
 from tipchain.errors import Outcome, UsageError
 from tipchain.modes import Mode
 
@@ -53,25 +53,6 @@ def test_executed_must_equal_planned():
     assert unaccounted([a], done) == ()
     assert [(r.command.id, r.outcome) for r in unaccounted([a, b], done)] == [("b", Outcome.ERROR)]
     assert [r.command.id for r in unaccounted([a, a], done)] == ["a"]
-
-
-def test_a_forecast_names_what_would_not_start_and_all_that_needs_it():
-    commands = (
-        command("train", on_gpu=True, leg="a"),
-        command("infer", "train", leg="a"),
-        command("cpu", leg="b"),
-        command("amp", skip="AMP on a CPU", leg="c"),
-        command("early", "late", leg="d"),
-        command("late", leg="d"),
-    )
-    plan = a_plan(commands=commands)
-    found = {one.command.id: one.reason for one in forecast(plan, Gpus(trouble="no GPU"), Policy())}
-    assert found == {
-        "train": "not run: no GPU",
-        "infer": "not run: train was not run",
-        "amp": "not run: AMP on a CPU",
-        "early": "not run: it needs late, which cannot come before it",
-    }
 
 
 def test_each_mode_has_its_own_limit():

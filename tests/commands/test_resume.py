@@ -135,20 +135,6 @@ def test_an_older_report_is_not_shown_for_what_passed_since(go):
     assert {Path(one["log"]).suffixes[-2:] == [".2", ".log"] for one in report()["results"]} == {True}
 
 
-def test_a_dry_run_says_what_would_be_left_out(go, capsys):
-    Path("export.py.breaks").touch()
-    go()
-    capsys.readouterr()
-    before = {path: path.stat().st_mtime_ns for path in Path.cwd().rglob("*") if path.name != "calls"}
-    assert go("--resume", "--dry-run") == (0, [])
-    text = capsys.readouterr().out
-    after = {path: path.stat().st_mtime_ns for path in Path.cwd().rglob("*") if path.name != "calls"}
-    assert after == before
-    assert "  PASS   train[norm_train;gpus=-1]\n         passed in an earlier attempt" in text
-    assert "5 of 7 commands would be started" in text
-    assert runs()[0].name in text
-
-
 def test_a_journal_that_cannot_be_written_is_an_error(capsys, monkeypatch):
     for name in ("chain.run.FILE_NAME", "commands.run.JOURNAL"):
         monkeypatch.setattr(f"tipchain.{name}", "absent/journal.jsonl")

@@ -83,30 +83,6 @@ def test_nothing_left_is_4(capsys):
     assert "0 of 12 commands are selected" in capsys.readouterr().err
 
 
-def test_a_dry_run_shows_everything_and_makes_nothing(capsys, monkeypatch):
-    gpus = Gpus(trouble="no usable GPU on this machine")
-    monkeypatch.setattr("tipchain.commands.run.find_gpus", lambda: gpus)
-    Path("p.txt").write_text(edit(TEMPLATE, ("gpu_list", "gpu_list:0|-1")))
-    words = python()
-    before = sorted(Path.cwd().rglob("*"))
-    assert main(["run", "p.txt", MODE, *words, "--dry-run"]) == 0
-    text = capsys.readouterr().out
-    assert sorted(Path.cwd().rglob("*")) == before
-    assert "train.py --case a.yaml" in text
-    assert "  SKIP   train[norm_train;gpus=0]\n         not run: no usable GPU on this machine" in text
-    assert "         not run: export[norm_train;gpus=0] was not run" in text
-    assert "  SKIP   train[norm_train;gpus=-1]" not in text
-    assert main(["run", "p.txt", MODE, *words, "--dry-run", "--require-gpu"]) == 0
-    assert "  ERROR  train[norm_train;gpus=0]" in capsys.readouterr().out
-
-
-def test_a_dry_run_of_nothing_is_4_and_makes_no_report(capsys):
-    assert run("--dry-run", "--json", "r.json") == 2
-    assert "--dry-run makes no report" in capsys.readouterr().err
-    Path("p.txt").write_text(edit(TEMPLATE, ("norm_train", "norm_train:null")))
-    assert run("--dry-run") == 4
-
-
 def test_a_gpu_that_is_required(monkeypatch):
     gpus = Gpus(trouble="no usable GPU on this machine")
     monkeypatch.setattr("tipchain.chain.run.find_gpus", lambda: gpus)
@@ -202,7 +178,7 @@ def test_what_commands_took_is_the_basis_of_the_next_runs_time_left():
     assert _usual_seconds(latest.parent / "next") == {}
 
 
-SHOWN = {"params", "mode", "mode_by_name", "prepare", "resume", "dry_run"} | {
+SHOWN = {"params", "mode", "mode_by_name", "prepare", "resume"} | {
     *("json", "junit", "html", "github", "quiet", "verbose", "color", "lang")
 }
 """What a call that goes on with a run does not need."""

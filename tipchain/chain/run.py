@@ -326,28 +326,6 @@ def as_reused(result: Result, command: Command) -> Result:
     return result._replace(command=own, reused=True)
 
 
-def forecast(
-    plan: Plan, gpus: Gpus, policy: Policy, earlier: Callable[[Command], Result | None] | None = None
-) -> tuple[Result, ...]:
-    """Return the results of the commands that would not be started here, if all others passed.
-
-    ``earlier`` gives the PASS of an earlier attempt that still holds.
-    """
-    schedule = Schedule(plan.commands, gpus, policy)
-    unstarted = []
-    while schedule.legs:
-        turn = [command for _, command in schedule.ready()]
-        for command in turn:
-            known = earlier(command) if earlier and not schedule.must_repeat(command) else None
-            result = as_reused(known, command) if known else schedule.unstarted(command)
-            unstarted += [result] if result else []
-            schedule.settle(result or Result(command=command, outcome=Outcome.PASS))
-        for result in () if turn else list(schedule.stuck()):
-            unstarted.append(result)
-            schedule.settle(result)
-    return tuple(unstarted)
-
-
 def unaccounted(planned: Sequence[Command], results: Mapping[str, Result]) -> tuple[Result, ...]:
     """Return an ERROR for every planned command without a result: executed must equal planned."""
     first = {command.id: at for at, command in reversed(tuple(enumerate(planned)))}

@@ -13,15 +13,14 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from tipchain import __version__
 from tipchain.chain.execute import Place, is_interpreter, search_path
-from tipchain.chain.gpus import Gpus, Leases, find_gpus, leased_gpus, on_gpus
+from tipchain.chain.gpus import Leases, find_gpus, leased_gpus, on_gpus
 from tipchain.chain.plan import PLACEHOLDER, Plan, Result
 from tipchain.chain.run import FILE_NAME as JOURNAL
-from tipchain.chain.run import Journal, Policy, check_programs, forecast, link_latest, resumable, run_plan
+from tipchain.chain.run import Journal, Policy, check_programs, link_latest, resumable, run_plan
 from tipchain.commands.options import (
     add_options,
     add_report_arguments,
@@ -30,11 +29,11 @@ from tipchain.commands.options import (
     count,
     text_stream,
 )
-from tipchain.commands.plan import add_chain_arguments, is_empty, planned, print_notes, render_tree
+from tipchain.commands.plan import add_chain_arguments, is_empty, planned, print_notes
 from tipchain.commands.prepare import prepare_chain_first
 from tipchain.core.files import append, atomic_write, commit, hold_run, local_time, new_run, prune, run_header
-from tipchain.core.language import clean, say, terminal_width
-from tipchain.errors import ExitCode, Outcome, RecordError, UsageError
+from tipchain.core.language import clean, say
+from tipchain.errors import ExitCode, Outcome, RecordError
 from tipchain.modes import LATEST
 from tipchain.report.model import FILE_NAME, RunReport, diagnose_chain, dump_report, load_report
 from tipchain.report.running import LiveView
@@ -159,7 +158,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="go on with the latest run of this file and mode: what passed on unchanged inputs is not repeated",
     )
-    parser.add_argument("--dry-run", action="store_true", help="show what would run here and what not, and run nothing")
     add_report_arguments(parser)
 
 
@@ -179,8 +177,6 @@ def run(args: argparse.Namespace) -> int:
             else f"nothing to resume below {plan.out}: a new run starts"
         )
         print(say(told), file=sys.stderr)
-    if args.dry_run:
-        return _dry_run(_plan(args, earlier.name) if earlier else plan, args, earlier)
     if args.prepare and (code := prepare_chain_first(args, text_stream(args))):
         return code
     if earlier:
@@ -213,45 +209,8 @@ def words_behind_mode(args: argparse.Namespace) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _with_page(report: RunReport, folder: Path, args: argparse.Namespace) -> RunReport:
-    from tipchain.live.judge import located_details
-    from tipchain.report.write import with_page
-
-    details = located_details(folder / LATEST) if report.diagnoses else []
-    return with_page(report, args.html, folder / PAGE, details)
-
-
-def _policy(args: argparse.Namespace) -> Policy:
-    return Policy(jobs=args.jobs, require_gpu=args.require_gpu, fail_fast=args.fail_fast)
-
-
 def _plan(args: argparse.Namespace, name: str) -> Plan:
     return on_gpus(planned(args, name), leased_gpus())
-
-
-def _place(plan: Plan, folder: Path, args: argparse.Namespace) -> Place:
-    data = args.data_path and args.data_path.resolve()
-    return Place(root=Path.cwd(), run=folder, mode=plan.mode, data=data, folders=plan.data)
-
-
-def _dry_run(plan: Plan, args: argparse.Namespace, earlier: Path | None) -> int:
-    """Show the plan with the commands that would not run on this machine, or not again; make nothing."""
-    if args.json or args.junit or args.html:
-        raise UsageError("--dry-run makes no report, so --json, --junit and --html do not go with it")
-
-    gpus = find_gpus() if any(command.on_gpu for command in plan.commands) else Gpus()
-    known = partial(Journal(earlier).finished, place=_place(plan, earlier, args)) if earlier else None
-    unstarted = forecast(plan, gpus, _policy(args), known)
-    print(render_tree(plan, width=terminal_width()))
-    if unstarted:
-        print(say("\nhere, without being started:"))
-        for result in unstarted:
-            reason = "passed in an earlier attempt" if result.reused else result.reason
-            print(say(f"  {result.outcome.value:<5}  {result.command.id}\n         {reason}"))
-    count = len(plan.commands) - len(unstarted)
-    print(say(f"\n{count} of {len(plan.commands)} commands would be started"))
-    print_notes(plan)
-    return ExitCode.PASSED
 
 
 def _usual_seconds(folder: Path) -> dict[str, float]:
@@ -266,11 +225,14 @@ def _usual_seconds(folder: Path) -> dict[str, float]:
 
 
 def _run(plan: Plan, folder: Path, args: argparse.Namespace) -> int:
+    from tipchain.live.judge import located_details
     from tipchain.nightly.origin import origin
-    from tipchain.report.write import write_report
+    from tipchain.report.write import with_page, write_report
 
-    stream = text_stream(args)
-    place, journal = _place(plan, folder, args), Journal(folder)
+    stream, journal = text_stream(args), Journal(folder)
+    data = args.data_path and args.data_path.resolve()
+    place = Place(root=Path.cwd(), run=folder, mode=plan.mode, data=data, folders=plan.data)
+    policy = Policy(jobs=args.jobs, require_gpu=args.require_gpu, fail_fast=args.fail_fast)
     journal.start(plan)
     on = versions(plan, place.root)
     log, leases = ResultsLog(plan, place, on), Leases()
@@ -282,7 +244,7 @@ def _run(plan: Plan, folder: Path, args: argparse.Namespace) -> int:
         log=log.ended,
     )
     begin, started = time.monotonic(), local_time()
-    results, interrupted = run_plan(plan, place, view, policy=_policy(args), record=journal, leases=leases)
+    results, interrupted = run_plan(plan, place, view, policy=policy, record=journal, leases=leases)
     notes = [*plan.notes, *link_latest(plan, place, Path.cwd() / plan.out, results)]
     notes += [f"GPUs were not leased from other runs: {leases.trouble}"] if leases.trouble else []
     if reused := sum(result.reused for result in results):
@@ -310,7 +272,8 @@ def _run(plan: Plan, folder: Path, args: argparse.Namespace) -> int:
     report = _with_problem(report, plan.results_log, log.problem)
     report = _with_problem(report, JOURNAL, journal.problem)
     try:
-        report = _with_page(report, folder, args)
+        details = located_details(folder / LATEST) if report.diagnoses else []
+        report = with_page(report, args.html, folder / PAGE, details)
     except OSError as error:
         report = _with_problem(report, PAGE, f"cannot be written: {error.strerror}")
     try:
