@@ -65,8 +65,20 @@ def check_stage(stage: str, argv: Sequence[str] | None = None) -> int:
 
 def create_fake_data(argv: Sequence[str] | None = None) -> int:
     """Write the fake inputs of the forward stage of ``--case`` to ``log_reprod``; return the exit code."""
-    told = "Make the fake inputs that the forward pass of both sides is fed."
-    return _script(told, STEP_CASE, argv, _create_fake_data)
+
+    def create(args: argparse.Namespace) -> int:
+        from tipchain.numbers.dumps import save_record
+        from tipchain.parity.align import out_folder
+        from tipchain.parity.case import load_case
+        from tipchain.parity.inputs import make_inputs
+
+        case = load_case(from_root(args.case))
+        arrays = make_inputs(case.for_stage("forward"))
+        path = out_folder(args.out, case, parse_mode(args.mode)) / LATEST / "fake_inputs.npy"
+        save_record(path, arrays)
+        return _tell_written(path, arrays)
+
+    return _script("Make the fake inputs that the forward pass of both sides is fed.", STEP_CASE, argv, create)
 
 
 def align_rates(argv: Sequence[str] | None = None) -> int:
@@ -201,19 +213,6 @@ def _check(args: argparse.Namespace, stage: str) -> int:
     page = out / LATEST / f"alignment_{stage}.html"
     report = with_page(report, args.html, page, located_details(out / LATEST) if report.exit_code else [])
     return write_report(report, args)
-
-
-def _create_fake_data(args: argparse.Namespace) -> int:
-    from tipchain.numbers.dumps import save_record
-    from tipchain.parity.align import out_folder
-    from tipchain.parity.case import load_case
-    from tipchain.parity.inputs import make_inputs
-
-    case = load_case(from_root(args.case))
-    arrays = make_inputs(case.for_stage("forward"))
-    path = out_folder(args.out, case, parse_mode(args.mode)) / LATEST / "fake_inputs.npy"
-    save_record(path, arrays)
-    return _tell_written(path, arrays)
 
 
 def _tell_written(path: Path, arrays: Mapping[str, Array]) -> int:

@@ -104,7 +104,11 @@ def of_error(reason: str) -> Iterator[Rewrite]:
         for call in source.nodes(line, ast.Call):
             yield from _as_torch([source], _made(call))
     elif promotion := PROMOTION.search(message):
-        yield from _promoted(source, line, promotion[1], promotion[2])
+        # Paddle promotes no integers to floats.
+        for node in source.nodes(line, ast.BinOp):
+            whole, dtype = (node.right, promotion[1]) if "float" in promotion[1] else (node.left, promotion[2])
+            cast = ast.Attribute(value=whole, attr="astype", ctx=ast.Load())
+            yield source.replaced((whole, ast.Call(func=cast, args=[ast.Constant(dtype)], keywords=[])))
     elif "matmul" in message:
         yield from _not_turned(source, line)
     elif found["error"] == "NameError" and "'torch'" in message:
@@ -307,14 +311,6 @@ def _as_tensor(source: PortFile, line: int, function: str, position: int) -> Ite
             yield source.replaced((operands[position], f"paddle.to_tensor({ast.unparse(operands[position])})"))
 
 
-def _promoted(source: PortFile, line: int, left: str, right: str) -> Iterator[Rewrite]:
-    """Yield a statement with an operand of integers cast to the other's dtype: Paddle promotes none to floats."""
-    for node in source.nodes(line, ast.BinOp):
-        one, dtype = (node.right, left) if "float" in left else (node.left, right)
-        cast = ast.Attribute(value=one, attr="astype", ctx=ast.Load())
-        yield source.replaced((one, ast.Call(func=cast, args=[ast.Constant(dtype)], keywords=[])))
-
-
 def _not_turned(source: PortFile, line: int) -> Iterator[Rewrite]:
     """Yield a statement without the transpose of a matrix: that of Paddle's Linear is the transpose of torch's already."""
     for node in source.nodes(line, ast.Attribute):
@@ -376,7 +372,9 @@ def of_cause(cause: Diagnosis, as_paddle: Callable[[Path], ast.Module | None]) -
         if edit.kind == "pass":
             yield from _passed(source, place.line, edit)
         elif edit.kind == "make":
-            yield from _class(source, place.line, edit)
+            for call in sorted(source.nodes(place.line, ast.Call), key=lambda one: _made(one) != edit.call):
+                yield source.replaced((call.func, edit.written))
+                yield source.replaced((call, f"{edit.written}({', '.join(map('='.join, edit.arguments))})"))
     if cause.code == "operand-order":
         for node in source.nodes(place.line, ast.BinOp):
             yield source.replaced((node, ast.BinOp(left=node.right, op=node.op, right=node.left)))
@@ -402,13 +400,6 @@ def _passed(source: PortFile, line: int, edit: CodeEdit) -> Iterator[Rewrite]:
 def _arguments(row: LayerKind | None) -> set[str]:
     """Return Paddle's names of a class's arguments."""
     return {one.argument for one in row.properties} if row is not None else set()
-
-
-def _class(source: PortFile, line: int, edit: CodeEdit) -> Iterator[Rewrite]:
-    """Yield a statement that makes a layer of another class, with the arguments it has and without."""
-    for call in sorted(source.nodes(line, ast.Call), key=lambda one: _made(one) != edit.call):
-        yield source.replaced((call.func, edit.written))
-        yield source.replaced((call, f"{edit.written}({', '.join(map('='.join, edit.arguments))})"))
 
 
 def _as_reference(

@@ -61,7 +61,15 @@ def diagnose_run(verdicts: Sequence[Verdict], document: JsonObject, root: Path) 
         if verdict.outcome is Outcome.FAIL:
             failed.setdefault(stage_of(verdict), []).append(verdict.subject)
     live = sorted(_causes(document), key=lambda one: (not one.is_known, _number(_stage_of_case(one, failed))))
-    causes = [_of_run(one, failed, root) for one in live]
+    causes = [
+        replace(
+            one,
+            stage=_stage_of_case(one, failed),
+            place=_below(one.place, root),
+            reference_place=_below(one.reference_place, root),
+        )
+        for one in live
+    ]
     follow: dict[int, list[str]] = {}
     left: list[str] = []
     findings = parse_as(tuple[Diagnosis, ...], document.get("findings", []), lenient=True)
@@ -173,16 +181,6 @@ def reaches(cause: Diagnosis, stage: str) -> bool:
         "step": trains,
     }
     return depends.get(piece, piece in info.builders)
-
-
-def _of_run(cause: Diagnosis, failed: Iterable[str], root: Path) -> Diagnosis:
-    """Return a cause with the run's name of its stage, and files told from the project's root."""
-    return replace(
-        cause,
-        stage=_stage_of_case(cause, failed),
-        place=_below(cause.place, root),
-        reference_place=_below(cause.reference_place, root),
-    )
 
 
 def _stage_of_case(cause: Diagnosis, failed: Iterable[str]) -> str:

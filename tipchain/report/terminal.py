@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tipchain.chain.plan import Result
 from tipchain.core.language import WIDTH, aligned, below, clean, columns, in_rows, many, padded, paint, say
-from tipchain.errors import BAD, NO_VERDICT, NOT_THE_SAME, ExitCode, Outcome, worst
+from tipchain.errors import BAD, NO_VERDICT, NOT_THE_SAME, Outcome, worst
 from tipchain.explain.findings import PIECES, Diagnosis
 from tipchain.modes import LOCATABLE, PREFLIGHT, SOLO, STAGES, Mode
 from tipchain.report.model import NIGHT_KIND, RunReport, stage_of
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 
 
 COLORS = {Outcome.PASS: "32", Outcome.FAIL: "31", Outcome.ERROR: "35", Outcome.SKIP: "33"}
-MEANINGS = {
-    ExitCode.PASSED: "all passed",
-    ExitCode.FAILED: "a check or a command failed or errored",
-    ExitCode.NOTHING_CHECKED: "nothing was checked",
-    ExitCode.INTERRUPTED: "interrupted",
-}
 TAIL_AT_LENGTH = 10
 OUTCOME, HEAD = 7, 18
 """Columns of an outcome, and of a command's outcome and seconds with the blanks behind them."""
