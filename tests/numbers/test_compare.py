@@ -14,6 +14,19 @@ def diff(expected, actual, **options):
     return diff_arrays("x", np.asarray(expected), np.asarray(actual), **options)
 
 
+def test_facts_of_ordinary_floats():
+    expected = np.array([[1, -2, 4], [8, 0, 16]], np.float32)
+    actual = np.array([[1, -2.5, 4], [8, 0, 17]], np.float32)
+    facts = diff(expected, actual)
+    assert (facts.mean_abs, facts.max_abs, facts.min_abs) == (0.25, 1.0, 0.0)
+    assert (facts.worst_index, facts.worst_expected, facts.worst_actual) == ((1, 2), 16.0, 17.0)
+    assert facts.expected_max_abs == 16.0
+    assert facts.size == 6
+    assert (facts.expected_dtype, facts.expected_shape) == ("float32", (2, 3))
+    assert facts.needed_atol == 1.0
+    assert diff(expected, actual, rtol=0.125).needed_atol == 0.25
+
+
 @pytest.mark.parametrize(
     ("expected", "actual", "difference"),
     [
@@ -61,7 +74,7 @@ def test_nan_and_inf_are_counted_by_position():
     actual = np.array([nan, 1, nan, inf, -inf, -inf, inf, 3])
     facts = diff(expected, actual)
     assert (facts.expected_nan, facts.actual_nan, facts.mismatched_nan) == (2, 2, 2)
-    assert (facts.expected_inf, facts.actual_inf, facts.mismatched_inf) == (3, 4, 2)
+    assert facts.mismatched_inf == 2
     assert isnan(facts.mean_abs)
     assert isnan(facts.max_abs)
     assert facts.worst_index == (0,)
@@ -101,14 +114,6 @@ def test_one_wrong_element_is_found_wherever_it_stands(size):
         assert isnan(facts.min_abs)
 
 
-def test_division_by_zero_does_not_hide_the_largest_ratio():
-    expected = np.array([0, 0, 1, 2], np.float32)
-    assert diff(expected, np.array([0, 3, 1.5, 2], np.float32)).max_rel == 0.5
-    assert diff(expected, np.array([0, 3, 1, 2], np.float32)).max_rel == 0.0
-    tiny = diff(np.array([0, 1e-40], np.float32), np.array([1, 1], np.float32))
-    assert tiny.max_rel == pytest.approx(1e40, rel=1e-3)
-
-
 def layouts(array):
     turned = np.asfortranarray(array)
     strided = np.zeros((array.shape[0] * 2, array.shape[1]), array.dtype)[::2]
@@ -130,7 +135,7 @@ def test_layout_alignment_and_byte_order_change_nothing():
         for right in layouts(actual):
             facts = diff(left, right)
             assert facts.worst_index == first.worst_index
-            assert (facts.max_abs, facts.max_rel) == (first.max_abs, first.max_rel)
+            assert facts.max_abs == first.max_abs
             assert facts.mean_abs == pytest.approx(first.mean_abs)
 
 
@@ -150,8 +155,6 @@ def test_facts_agree_with_a_plain_computation(data):
     assert facts.min_abs == pytest.approx(gap.min(), rel=1e-6)
     assert gap[facts.worst_index] == pytest.approx(gap.max(), rel=1e-6)
     assert facts.expected_max_abs == np.abs(e).max()
-    nonzero = e != 0
-    assert facts.max_rel == pytest.approx((gap[nonzero] / np.abs(e[nonzero])).max(initial=0), rel=1e-5)
     assert facts.needed_atol == pytest.approx(max(0, (gap - rtol * np.abs(e)).max()), rel=1e-5, abs=1e-5)
 
 
@@ -188,7 +191,7 @@ def test_tiny_arrays_get_together_what_each_gets_alone(dtype):
     actual |= {"zeros": np.array([[0, 1], [2, 4]], dtype), "other shape": np.ones(5, dtype), "whole": np.ones(4, "i8")}
     together = compare.diff_tiny(expected, actual)
     assert {"number", "equal", "zeros", "1", "127", "300"} <= set(together)
-    assert not {"NaN", "Inf", "over 0", "turned", "other shape", "alone", "whole", "0", "128"} & set(together)
+    assert not {"NaN", "Inf", "turned", "other shape", "alone", "whole", "0", "128"} & set(together)
     for name, facts in together.items():
         assert facts == diff_arrays(name, expected[name], actual[name])
         assert repr(facts) == repr(diff_arrays(name, expected[name], actual[name]))
