@@ -400,9 +400,8 @@ class Walk:
         return "what goes in" if taker is None else f"what goes into `{taker.path or taker.line or taker.name}`"
 
     def first_apart(self) -> tuple[Op, Op]:
-        """Return the first call of each program whose result the other lacks, of those that the first parting rests on."""
-        parting = next(iter(self.partings), None)
-        ends = [set[int](), set[int]()] if parting is None else [{parting.key}, {*parting.step.made}]
+        """Return the first call of each program whose result the other lacks, of those that the partings rest on."""
+        ends = {one.key for one in self.partings}, {number for one in self.partings for number in one.step.made}
         known = {one for found in self.matched.values() for one in found}
         theirs = _frontier(self.ops, ends[0], lambda key: not self.matched.get(key))
         ours = _frontier(self.steps, ends[1], lambda number: number not in known)
@@ -469,7 +468,8 @@ class Walk:
             return _handed_on(op, self.makers_of.get(key)), _handed_on(step, self.makers.get(number))
         if op.name == step.name or not shared:
             return here, there
-        makers = [innermost(self.makers_of[key].frames) for key in shared if key in self.makers_of]
+        made = [self.makers_of[key].frames for key in shared if key in self.makers_of]
+        makers = [next((one for one in each if one.code == here.code), innermost(each)) for each in made]
         return max([here, *makers], key=lambda one: likeness(one.reading, there.reading)), there
 
     def statement(self, call: Op, *, quoted: bool = True) -> str:
