@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from zoo.planting import FAMILIES, NETS, Edits, Pair, pair
+from zoo.planting import FAMILIES, Edits, Pair, pair, source_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ def _reference(name: str, *texts: str, **how: Any) -> Equal:
 
 
 def _as_it_is(family: str) -> Equal:
-    source = (NETS / f"{family}_paddle.py").read_text(encoding="utf-8")
+    source = source_of(f"{family}_paddle")
     return _port(
         f"{family}-trained",
         training=True,

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from zoo import ports
+
 NETS = Path(__file__).parent / "nets"
 FAMILIES = tuple(sorted(path.stem.removesuffix("_torch") for path in NETS.glob("*_torch.py")))
 RECURRENT = ("crnn", "translate")
@@ -64,9 +66,19 @@ def edited(source: str, edits: Edits) -> str:
     return source
 
 
+def source_of(name: str) -> str:
+    """Return the text of a net; a port without a file has its reference's in Paddle's words."""
+    path = NETS / f"{name}.py"
+    if path.is_file():
+        return path.read_text(encoding="utf-8")
+    family = name.removesuffix("_paddle")
+    own = ports.OWN[family]
+    return edited(ports.translated(source_of(f"{family}_torch"), family), tuple(zip(own[::2], own[1::2], strict=True)))
+
+
 def load(name: str, edits: Edits = ()) -> ModuleType:
-    """Import a file of the nets with the edits made."""
-    source = edited((NETS / f"{name}.py").read_text(encoding="utf-8"), edits)
+    """Import a net with the edits made."""
+    source = edited(source_of(name), edits)
     title = f"zoo_{name}_{hashlib.sha256(source.encode()).hexdigest()[:10]}"
     if title in sys.modules:
         return sys.modules[title]
