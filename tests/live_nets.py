@@ -1,6 +1,17 @@
-"""Models of either framework: layers by name, and a function that is their forward."""
+"""Models of either framework, pairs of them, and what they are trained with."""
 
-from __future__ import annotations
+import numpy as np
+from both_frameworks import paddle, torch
+
+import tipchain
+
+CROSS_ENTROPY = torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()
+SGD = (lambda ps, rate=0.1: torch.optim.SGD(ps, rate), lambda ps, rate=0.1: paddle.optimizer.SGD(rate, ps))
+
+
+def random(*shape):
+    """Return the same normal numbers every time."""
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
 def model(side, make, forward):
@@ -24,3 +35,9 @@ def model(side, make, forward):
     made = Net()
     made.eval()
     return made
+
+
+def copy_and_align(reference, port, inputs, **options):
+    """Return the report of two models with equal weights."""
+    tipchain.copy_weights(reference, port)
+    return tipchain.align(reference, port, inputs, **options)

@@ -1,16 +1,12 @@
 """What `tipchain.align` says of buffers that a call changes."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
+import tipchain
 
 pytestmark = pytest.mark.frameworks
 

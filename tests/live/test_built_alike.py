@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
+from live_nets import copy_and_align
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome  # noqa: E402
+import tipchain
+from tipchain.errors import Outcome
 
 INPUT = {"args": np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)}
 
@@ -129,8 +128,7 @@ def test_a_port_without_layers_that_does_something_else_does_not_pass():
 @pytest.mark.parametrize("cut", [False, True])
 def test_a_weight_that_code_uses_without_its_gradient_is_found(cut):
     reference, port = Reference(tied=True), Port(tied=True, cut=cut)
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, INPUT)
+    report = copy_and_align(reference, port, INPUT)
     assert report.passed is not cut
     if cut:
         assert report.stages == {"preflight": Outcome.PASS, "forward": Outcome.PASS, "backward": Outcome.FAIL}

@@ -1,7 +1,5 @@
 """`tipchain locate` and `certify`, and what a failed alignment adds by itself."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

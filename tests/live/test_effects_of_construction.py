@@ -1,21 +1,17 @@
 """What a difference of construction does: these inputs show it, others or a training would, or nothing does."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
 import pytest
-from live_nets import model
+from both_frameworks import paddle, torch
+from live_nets import copy_and_align, model
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome  # noqa: E402
-from tipchain.explain.locate.trace import LARGE, Store  # noqa: E402
-from tipchain.live import align as live_align  # noqa: E402
+import tipchain
+from tipchain.errors import Outcome
+from tipchain.explain.locate.trace import LARGE, Store
+from tipchain.live import align as live_align
 
 pytestmark = pytest.mark.frameworks
 SMALL = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
@@ -222,8 +218,7 @@ def relu6(x):
 def test_code_is_tried_on_large_values_that_the_inputs_do_not_show(ours, theirs, cause):
     torch.manual_seed(0)
     reference, port = coded(torch, ours), coded(paddle, theirs)
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, {"args": SMALL})
+    report = copy_and_align(reference, port, {"args": SMALL})
     assert [one.code for one in report.diagnoses] == [cause] * bool(cause), str(report)
     assert report.passed is not bool(cause)
     assert report.stages["forward"] is Outcome.PASS, "these inputs do not show it"
@@ -238,8 +233,7 @@ def test_code_is_tried_on_large_values_that_the_inputs_do_not_show(ours, theirs,
 def test_what_differs_with_large_values_in_float32_alone_is_no_fault():
     torch.manual_seed(0)
     reference, port = coded(torch, spread_well), coded(paddle, spread)
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, {"args": 8 * SMALL})
+    report = copy_and_align(reference, port, {"args": 8 * SMALL})
     assert report.passed, str(report)
     assert not report.diagnoses
 
@@ -278,8 +272,7 @@ def test_a_model_that_refuses_large_values_is_said_not_to_be_tried_with_them():
     reference, port = (
         model(side, lambda nn: {"first": nn.Linear(3, 8), "last": nn.Linear(8, 3)}, careful) for side in (torch, paddle)
     )
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, {"args": SMALL})
+    report = copy_and_align(reference, port, {"args": SMALL})
     assert report.passed, str(report)
     assert "; code between the layers was not tried with large values: " in report.reasons["forward"]
     assert "ValueError: too large" in report.reasons["forward"]
@@ -299,8 +292,7 @@ def crossed(side):
 
 def test_what_shares_the_memory_of_its_input_leaves_it_as_it_is():
     reference, port = crossed(torch), crossed(paddle)
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, {"args": SMALL})
+    report = copy_and_align(reference, port, {"args": SMALL})
     assert report.passed, str(report)
 
 
@@ -316,8 +308,7 @@ def twice(side, *, own):
 
 def test_code_that_uses_the_weight_of_a_layer_by_itself_has_the_larger_one():
     reference, port = twice(torch, own=False), twice(paddle, own=True)
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, {"args": SMALL})
+    report = copy_and_align(reference, port, {"args": SMALL})
     assert report.passed, str(report)
 
 
@@ -426,8 +417,7 @@ def test_code_before_all_layers_that_cuts_off_the_gradient_of_the_inputs_is_told
     reference = prepared(torch, torch.nn.Module, torch.nn.Linear, ours).eval()
     port = prepared(paddle, paddle.nn.Layer, paddle.nn.Linear, theirs)
     port.eval()
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, {"args": SMALL})
+    report = copy_and_align(reference, port, {"args": SMALL})
     assert report.passed is (fix is None)
     if fix is None:
         return
@@ -451,8 +441,7 @@ def padded(row, indices, tokens):
     ours, theirs = build(torch, LINEARS[0], indices[0]), build(paddle, LINEARS[1], indices[1])
     with torch.no_grad():
         ours.embed.weight[0] = row
-    tipchain.copy_weights(ours, theirs)
-    report = tipchain.align(ours, theirs, {"args": tokens})
+    report = copy_and_align(ours, theirs, {"args": tokens})
     found = [one for one in report.findings if one.name in ("padding-idx", "padding-row")]
     return report, found[0].effect if found else None, found[0].fix if found else ""
 
@@ -495,8 +484,7 @@ def test_a_layer_that_several_parts_share_is_weighed_under_all_its_names(tokens,
     ours, theirs = halves(torch, one, other), halves(paddle, shared, shared)
     with torch.no_grad():
         ours.a.embed.weight[0] = 1.0
-    tipchain.copy_weights(ours, theirs)
-    report = tipchain.align(ours, theirs, {"args": tokens}, causes=False)
+    report = copy_and_align(ours, theirs, {"args": tokens}, causes=False)
     assert {one.port_path for one in report.findings if one.name == "padding-idx"} >= {"b.embed"}
     assert report.passed is passed, str(report)
 

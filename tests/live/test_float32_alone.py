@@ -1,12 +1,10 @@
 """References that insist on float32: they are judged in float64 all the same, where sums in another order are no difference."""
 
-from __future__ import annotations
-
 import numpy as np
 import paddle
 import pytest
 import torch
-from live_nets import model
+from live_nets import copy_and_align, model
 from torch import nn
 
 import tipchain
@@ -62,8 +60,7 @@ def reference():
 
 def align(reference, port):
     port.eval()
-    tipchain.copy_weights(reference, port)
-    return tipchain.align(reference, port, IMAGES)
+    return copy_and_align(reference, port, IMAGES)
 
 
 def test_sums_in_another_order_are_no_difference(reference):
@@ -110,8 +107,7 @@ def with_single(epsilon=1e-5):
         paddle.nn.Linear(8, 4),
     )
     port.eval()
-    tipchain.copy_weights(reference, port)
-    return tipchain.align(
+    return copy_and_align(
         reference, port, np.random.default_rng(1).standard_normal((2, 8, 300, 300)).astype(np.float32) + 3
     )
 
@@ -147,8 +143,7 @@ def test_constants_from_numpy_in_float32_are_in_float64_with_the_model():
     reference, port = (
         model(side, lambda nn: {"fc": nn.Linear(4, 4)}, forward) for side, forward in ((torch, ours), (paddle, theirs))
     )
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, IMAGES[:, :4, 0, 0])
+    report = copy_and_align(reference, port, IMAGES[:, :4, 0, 0])
     assert report.passed, str(report)
     assert "float64" not in " ".join(report.reasons.values()), str(report)
 
@@ -175,8 +170,7 @@ def test_what_float64_alone_tells_apart_is_the_same_function_in_float32():
     seen[1] = 0
     ours, port = model(torch, layers, masked), model(paddle, layers, ported)
     port.factor = 1.0
-    tipchain.copy_weights(ours, port)
-    report = tipchain.align(ours, port, (x, seen))
+    report = copy_and_align(ours, port, (x, seen))
     assert report.passed, str(report)
     assert report.reasons["forward"].startswith("the outputs differ in float64 alone")
     assert report.stages["backward"].value == "SKIP"

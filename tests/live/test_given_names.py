@@ -1,21 +1,17 @@
 """Names that the user gives settle which layers belong together; those that lead nowhere are refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.cli import main  # noqa: E402
-from tipchain.errors import InputError, UsageError, WeightsError  # noqa: E402
-from tipchain.live.sources import open_case  # noqa: E402
-from tipchain.weights.given_names import read_names  # noqa: E402
+import tipchain
+from tipchain.cli import main
+from tipchain.errors import InputError, UsageError, WeightsError
+from tipchain.live.sources import open_case
+from tipchain.weights.given_names import read_names
 
 ROOT = Path(__file__).resolve().parents[2]
 MODE = "lite_train_lite_infer"

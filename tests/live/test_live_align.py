@@ -1,20 +1,16 @@
 """`tipchain.align` on live pairs: what it answers, and what it leaves alone."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
+from live_nets import CROSS_ENTROPY, copy_and_align
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome, UsageError  # noqa: E402
+import tipchain
+from tipchain.errors import Outcome, UsageError
 
 STAGES = ["preflight", "forward", "loss", "backward", "optimizer", "schedule", "train"]
-LOSS = torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()
 
 
 def pair(**port):
@@ -49,7 +45,7 @@ def momentum(parameters, decay=1e-4):
 
 
 TRAINING = {
-    "loss": LOSS,
+    "loss": CROSS_ENTROPY,
     "optimizers": (lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9, weight_decay=1e-4), momentum),
     "schedulers": (
         lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5),
@@ -77,7 +73,7 @@ def test_running_statistics_show_in_training():
 
 def test_another_loss_is_not_blamed_on_the_layers():
     smoothed = lambda output, label: paddle.nn.functional.cross_entropy(output, label, label_smoothing=0.1)  # noqa: E731
-    report = tipchain.align(*pair(), inputs(), loss=(LOSS[0], smoothed))
+    report = tipchain.align(*pair(), inputs(), loss=(CROSS_ENTROPY[0], smoothed))
     assert report.stages["loss"] is Outcome.FAIL
     assert report.stages["forward"] is Outcome.PASS
     assert report.stages["backward"] is Outcome.PASS, "each layer is given the reference's gradient"
@@ -87,7 +83,7 @@ def test_another_loss_is_not_blamed_on_the_layers():
 def test_a_port_that_raises_is_an_error_and_the_optimizers_are_compared_all_the_same():
     reference, port = pair()
     port.forward = lambda _: 1 / 0
-    report = tipchain.align(reference, port, inputs(), loss=LOSS, optimizers=TRAINING["optimizers"])
+    report = tipchain.align(reference, port, inputs(), loss=CROSS_ENTROPY, optimizers=TRAINING["optimizers"])
     assert report.stages["forward"] is Outcome.ERROR
     assert "ZeroDivisionError" in report.reasons["forward"]
     assert report.stages["optimizer"] is Outcome.PASS
@@ -116,8 +112,7 @@ def test_a_gradient_that_torch_leaves_undefined_is_none():
     reference = Halves(torch.nn.Linear(3, 4), torch.nn.Linear(3, 4)).eval()
     port = PortedHalves(paddle.nn.Linear(3, 4), paddle.nn.Linear(3, 4))
     port.eval()
-    tipchain.copy_weights(reference, port)
-    assert tipchain.align(reference, port, np.ones((2, 3), np.float32)).passed
+    assert copy_and_align(reference, port, np.ones((2, 3), np.float32)).passed
 
 
 def test_outputs_of_zero_prove_nothing():
@@ -125,8 +120,7 @@ def test_outputs_of_zero_prove_nothing():
     with torch.no_grad():
         reference[4].weight.zero_()
         reference[4].bias.zero_()
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, inputs())
+    report = copy_and_align(reference, port, inputs())
     assert report.stages["forward"] is Outcome.ERROR
     assert "proves nothing" in report.reasons["forward"]
 
@@ -177,7 +171,7 @@ def test_optimizers_leave_the_users_parameters_alone():
         groups = [{"params": parameters, "weight_decay": decay, "learning_rate": 0.5}]
         return paddle.optimizer.SGD(0.1, groups)
 
-    tipchain.align(reference, port, inputs(), loss=LOSS, optimizers=(TRAINING["optimizers"][0], grouped))
+    tipchain.align(reference, port, inputs(), loss=CROSS_ENTROPY, optimizers=(TRAINING["optimizers"][0], grouped))
     assert all(one.regularizer is None for one in port.parameters())
     assert all(one.optimize_attr["learning_rate"] == 1.0 for one in port.parameters())
 
@@ -186,7 +180,7 @@ def test_a_loss_that_raises_leaves_the_layers_judged():
     def raising(*_):
         raise ValueError("no such loss")
 
-    report = tipchain.align(*pair(), inputs(), loss=(LOSS[0], raising))
+    report = tipchain.align(*pair(), inputs(), loss=(CROSS_ENTROPY[0], raising))
     assert report.stages["forward"] is report.stages["backward"] is Outcome.PASS
     assert report.stages["loss"] is Outcome.ERROR
     assert report.first_divergence is None

@@ -1,20 +1,16 @@
 """`tipchain.align(..., step=...)`: training loops of the user's, and what makes them part."""
 
-from __future__ import annotations
-
 import copy
 import re
 from functools import partial
 
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.cli import main  # noqa: E402
-from tipchain.errors import Outcome, UsageError  # noqa: E402
+import tipchain
+from tipchain.cli import main
+from tipchain.errors import Outcome, UsageError
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore::UserWarning")]
 RANDOM = np.random.default_rng(0)

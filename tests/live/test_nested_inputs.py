@@ -1,16 +1,12 @@
 """Models that are called with lists and mappings of tensors, and models that keep tensors of an earlier call."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from live_nets import model
+from both_frameworks import paddle, torch
+from live_nets import copy_and_align, model
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome, UsageError  # noqa: E402
+import tipchain
+from tipchain.errors import Outcome, UsageError
 
 pytestmark = pytest.mark.frameworks
 RANDOM = np.random.default_rng(0)
@@ -43,8 +39,7 @@ class Port(paddle.nn.Layer):
 
 def aligned(port, inputs, **options):
     reference = Reference()
-    tipchain.copy_weights(reference, port)
-    return tipchain.align(reference, port, inputs, **options)
+    return copy_and_align(reference, port, inputs, **options)
 
 
 @pytest.mark.parametrize(

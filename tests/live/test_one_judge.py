@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
+import both_frameworks  # noqa: F401
 import pytest
-
-pytest.importorskip("torch")
-pytest.importorskip("paddle")
-
 from tiny_project import TinyProject, make_tiny_project
 
 from tipchain.errors import ExitCode

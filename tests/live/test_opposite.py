@@ -1,18 +1,13 @@
 """A port whose code reads like the reference's is told at the one statement that reads otherwise."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 
 import numpy as np
 import pytest
+from live_nets import copy_and_align
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.explain.causes.lines import Code, Frame, at_line, functions_in, only_unlike, opposite, reading  # noqa: E402
+from tipchain.explain.causes.lines import Code, Frame, at_line, functions_in, only_unlike, opposite, reading
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]
 SOURCE = """\
@@ -92,8 +87,7 @@ def test_the_statement_that_reads_otherwise_is_told(mistake, tmp_path):
     port_text = in_paddle(SOURCE).replace(right, wrong)
     reference = written(tmp_path, "opposite_torch", SOURCE).Net()
     port = written(tmp_path, "opposite_paddle", port_text).Net()
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, np.random.default_rng(0).standard_normal((2, 4, 6, 8)).astype("float32"))
+    report = copy_and_align(reference, port, np.random.default_rng(0).standard_normal((2, 4, 6, 8)).astype("float32"))
     assert not report.passed
     cause, *_ = report.diagnoses
     assert cause.place.line == next(n for n, line in enumerate(port_text.split("\n"), 1) if wrong in line), str(report)

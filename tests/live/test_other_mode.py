@@ -1,16 +1,12 @@
 """Models that agree in one mode and not in the other: `tipchain.align` runs them there too."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from live_nets import model
+from both_frameworks import paddle, torch
+from live_nets import copy_and_align, model
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome  # noqa: E402
+import tipchain
+from tipchain.errors import Outcome
 
 pytestmark = pytest.mark.frameworks
 WIDE, RATE = 8, 0.25
@@ -183,8 +179,7 @@ def test_a_dropout_that_the_references_eval_mode_does_not_switch_off_is_told(tra
     reference = net(torch, lambda _, x: torch.nn.functional.dropout(x, RATE)).train(training)
     port = net(paddle, by_function())
     (port.train if training else port.eval)()
-    tipchain.copy_weights(reference, port)
-    (cause,) = tipchain.align(reference, port, np.ones((4, 5, WIDE), np.float32)).diagnoses
+    (cause,) = copy_and_align(reference, port, np.ones((4, 5, WIDE), np.float32)).diagnoses
     assert cause.code == "missing-call"
     assert "training=True" in cause.fix
 
@@ -252,8 +247,7 @@ def test_an_output_that_only_the_reference_has_in_train_mode_is_told():
     layers = ("first", "last")
     reference = model(torch, lambda nn: {name: nn.Linear(WIDE, WIDE) for name in layers}, auxiliary)
     port = net(paddle, nothing)
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, np.random.default_rng(0).standard_normal((4, 5, WIDE), dtype=np.float32))
+    report = copy_and_align(reference, port, np.random.default_rng(0).standard_normal((4, 5, WIDE), dtype=np.float32))
     assert report.passed
     assert "in train mode: only the reference returns 1" in report.reasons["forward"]
 

@@ -8,13 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from both_frameworks import paddle, torch
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-from tipchain.explain.findings import CodeEdit, Diagnosis, SourceLine  # noqa: E402
-from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide  # noqa: E402
-from tipchain.live.places import place_callable, place_layers, place_pieces  # noqa: E402
+from tipchain.explain.findings import CodeEdit, Diagnosis, SourceLine
+from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
+from tipchain.live.places import place_callable, place_layers, place_pieces
 
 SOURCE = """\
 import paddle

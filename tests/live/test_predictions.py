@@ -1,17 +1,13 @@
 """`tipchain.align(..., predict=...)`: deployment code around the models, and where results part."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome, UsageError  # noqa: E402
+import tipchain
+from tipchain.errors import Outcome, UsageError
 
 pytestmark = pytest.mark.frameworks
 RANDOM = np.random.default_rng(0)

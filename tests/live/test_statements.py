@@ -1,14 +1,9 @@
 """Which statement a cause is told at: the one that a person changes, marked ``# wrong``."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
+from both_frameworks import paddle, torch
+from live_nets import copy_and_align
 
 pytestmark = pytest.mark.frameworks
 F, PF = torch.nn.functional, paddle.nn.functional
@@ -212,8 +207,7 @@ class EndedPort(Port):
 )
 def test_a_cause_is_told_at_the_statement_that_is_wrong(ours, theirs):
     reference, port = ours(), theirs()
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, np.random.default_rng(0).standard_normal((3, 5, WIDTH)).astype("float32"))
+    report = copy_and_align(reference, port, np.random.default_rng(0).standard_normal((3, 5, WIDTH)).astype("float32"))
     assert not report.passed
     cause, *_ = report.diagnoses
     assert cause.place.code.endswith("# wrong"), str(report)
@@ -247,7 +241,6 @@ class CountedPort(Port):
 
 def test_buffers_are_compared_where_train_mode_does_not_run_in_float64():
     reference, port = Counted(), CountedPort()
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, np.ones((2, 3, WIDTH), "float32"))
+    report = copy_and_align(reference, port, np.ones((2, 3, WIDTH), "float32"))
     assert not report.passed
     assert "leaves its buffer `count` as it is" in report.diagnoses[0].message

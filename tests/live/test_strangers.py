@@ -1,18 +1,14 @@
 """Two models of which nobody copied the weights: that is said first and alone, and the command line copies them."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome, TipchainError  # noqa: E402
-from tipchain.live.sources import give_weights, open_callables  # noqa: E402
+import tipchain
+from tipchain.errors import Outcome, TipchainError
+from tipchain.live.sources import give_weights, open_callables
 
 pytestmark = pytest.mark.frameworks
 IMAGES = np.random.default_rng(0).standard_normal((2, 3, 9, 9)).astype(np.float32)

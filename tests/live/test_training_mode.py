@@ -1,17 +1,13 @@
 """Models in train mode: equal random numbers where they can be imposed, and no verdict where they cannot."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from live_nets import model
+from both_frameworks import paddle, torch
+from live_nets import CROSS_ENTROPY, SGD, model
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import ExitCode, Outcome  # noqa: E402
-from tipchain.explain.locate.verdicts import Closeness  # noqa: E402
+import tipchain
+from tipchain.errors import ExitCode, Outcome
+from tipchain.explain.locate.verdicts import Closeness
 
 pytestmark = pytest.mark.frameworks
 WIDE, HEADS, RATE = 8, 2, 0.3
@@ -80,19 +76,7 @@ def align(reference, port, **more):
     tipchain.copy_weights(ours, theirs)
     given = np.random.default_rng(0)
     inputs = {"args": given.standard_normal((4, 5, WIDE), dtype=np.float32), "labels": given.integers(0, WIDE, 4)}
-    return tipchain.align(
-        ours,
-        theirs,
-        inputs,
-        loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()),
-        training=True,
-        optimizers=(
-            lambda ps, rate=0.1: torch.optim.SGD(ps, rate),
-            lambda ps, rate=0.1: paddle.optimizer.SGD(rate, ps),
-        ),
-        iterations=3,
-        **more,
-    )
+    return tipchain.align(ours, theirs, inputs, loss=CROSS_ENTROPY, training=True, optimizers=SGD, iterations=3, **more)
 
 
 @pytest.mark.parametrize(
@@ -195,13 +179,10 @@ def test_a_layer_that_stands_at_several_paths_is_trained_once():
         ours,
         theirs,
         {"args": np.arange(6).reshape(2, 3), "labels": np.array([1, 2])},
-        loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()),
+        loss=CROSS_ENTROPY,
         training=True,
         iterations=2,
-        optimizers=(
-            lambda ps, rate=0.1: torch.optim.SGD(ps, rate),
-            lambda ps, rate=0.1: paddle.optimizer.SGD(rate, ps),
-        ),
+        optimizers=SGD,
     )
     assert report.passed, str(report)
     assert report.stages["train"] is Outcome.PASS

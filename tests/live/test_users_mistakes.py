@@ -1,20 +1,16 @@
 """What the user's own code raises in a live alignment is told with its line and its side, and ends only its stage."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.core.blame import UsersError, tell  # noqa: E402
-from tipchain.errors import Outcome  # noqa: E402
-from tipchain.live.sources import open_callables  # noqa: E402
+import tipchain
+from tipchain.core.blame import UsersError, tell
+from tipchain.errors import Outcome
+from tipchain.live.sources import open_callables
 
 pytestmark = pytest.mark.frameworks
 ROWS = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)

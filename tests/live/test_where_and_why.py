@@ -1,17 +1,13 @@
 """Where a fault is said to stand, and why: code around layers, layers that are left out, losses of one's own code."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
 from live_nets import model
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
+import tipchain
 
 TF, PF = torch.nn.functional, paddle.nn.functional
 IMAGES = np.random.default_rng(0).standard_normal((2, 4, 6, 6)).astype(np.float32)

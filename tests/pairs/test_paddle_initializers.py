@@ -1,7 +1,5 @@
 """torch's defaults in Paddle, and docs/how-to/initializers.md: every row is drawn on both sides and compared."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import SimpleNamespace

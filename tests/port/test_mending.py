@@ -1,7 +1,5 @@
 """Mending a port: an edit is kept if it mends something, and put back if it does not."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Edits of a port's source: what they write, and where."""
 
-from __future__ import annotations
-
 import ast
 from difflib import ndiff
 from pathlib import Path

@@ -1,15 +1,11 @@
 """Layers of ``paddle.compat.nn`` take torch's arguments and keep their tensors as torch does."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
+from live_nets import copy_and_align
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome  # noqa: E402
+from tipchain.errors import Outcome
 
 pytestmark = [
     pytest.mark.frameworks,
@@ -48,8 +44,7 @@ def align(name, settings, shapes, **other):
     """Align a layer with the same, but for other settings of the port's."""
     rng = np.random.default_rng(0)
     reference, port = Reference(name, settings), Port(name, {**settings, **other})
-    tipchain.copy_weights(reference, port)
-    return tipchain.align(reference, port, tuple(rng.standard_normal(one).astype(np.float32) for one in shapes))
+    return copy_and_align(reference, port, tuple(rng.standard_normal(one).astype(np.float32) for one in shapes))
 
 
 @pytest.mark.parametrize(

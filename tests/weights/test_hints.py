@@ -1,7 +1,5 @@
 """What converts without hints although types and shapes differ, and what hints say where nothing tells."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import yaml

@@ -1,7 +1,5 @@
 """Which tensor of a torch model is which of its port: by name, by structure, by a given name, or listed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

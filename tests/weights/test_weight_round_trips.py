@@ -1,7 +1,5 @@
 """From torch to Paddle and back, through files, every bit comes back: for whatever pair of models."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

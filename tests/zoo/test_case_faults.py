@@ -1,22 +1,15 @@
 """What is said of mistakes in the parts of a case beside its model: the stage that fails, and no other is blamed."""
 
-from __future__ import annotations
-
-import importlib.util
 import json
 import shutil
 import sys
 
+import both_frameworks  # noqa: F401
 import pytest
 from tiny_project import TinyProject
 
 from tipchain.modes import STAGES
-
-for _name in ("torch", "paddle", "PIL"):
-    if importlib.util.find_spec(_name) is None:
-        pytest.skip(f"{_name} is not installed", allow_module_level=True)
-
-from zoo.case_faults import CASE_FAULTS, PICTURES, make_pictures_project  # noqa: E402
+from zoo.case_faults import CASE_FAULTS, PICTURES, make_pictures_project
 
 pytestmark = pytest.mark.frameworks
 SIDES = {"edits": PICTURES / "pictures_paddle.py", "case": PICTURES / "pictures.yaml"}

@@ -1,7 +1,5 @@
 """Cells that a port computes by hand, held against torch's, whose kernels compute all at once."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from live_nets import model

@@ -1,18 +1,12 @@
 """Faults in a model's own code: the place where it parts from the reference's, and the edit that mends it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from live_nets import model
+from live_nets import model, random
 
 from tipchain.explain.causes import walk
 from tipchain.explain.causes.hypotheses import explained
 from tipchain.explain.causes.program import Tap
-
-
-def random(*shape):
-    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -135,9 +129,9 @@ EDITS = {
 
 @pytest.mark.filterwarnings("ignore:Default grid_sample")
 @pytest.mark.parametrize("fault", EDITS)
-def test_one_edit_is_named_with_both_lines(live, causes, pair, fault):
+def test_one_edit_is_named_with_both_lines(live, pair, fault):
     kind, name, fix, inputs, ours, theirs = EDITS[fault]
-    cause = causes.first(*pair(ours, theirs, images=inputs[0].ndim == 4), {"args": inputs})
+    cause = live.cause(*pair(ours, theirs, images=inputs[0].ndim == 4), {"args": inputs})
     assert cause.code == kind, cause
     assert name in cause.name
     assert fix in cause.fix
@@ -145,10 +139,10 @@ def test_one_edit_is_named_with_both_lines(live, causes, pair, fault):
     assert cause.explained > 0.999
 
 
-def test_rows_of_a_table_that_no_checkpoint_holds_are_compared(live, causes, pair):
+def test_rows_of_a_table_that_no_checkpoint_holds_are_compared(live, pair):
     tables = [(base ** (-np.arange(6) / 6)).astype(np.float32) for base in (1e6, 1e4)]
     models = pair(lambda m, x: m.b(m.a(x) * m.table), lambda m, x: m.b(m.a(x) * m.table), table=tables)
-    cause = causes.first(*models, ROWS)
+    cause = live.cause(*models, ROWS)
     assert (cause.code, cause.name) == ("buffer", "table")
     assert models[1].table.numpy() == pytest.approx(tables[1]), "the user's buffer is as it was"
 
@@ -178,16 +172,16 @@ def zeros(x):
 
 
 @pytest.mark.parametrize("fault", CONSTANTS)
-def test_a_constant_with_other_values_is_named(live, causes, pair, fault):
+def test_a_constant_with_other_values_is_named(live, pair, fault):
     name, ours, theirs = CONSTANTS[fault]
-    cause = causes.first(*pair(ours, theirs, table=(TABLES, np.tile(-TABLES[:1], (4, 1)))), ROWS)
+    cause = live.cause(*pair(ours, theirs, table=(TABLES, np.tile(-TABLES[:1], (4, 1)))), ROWS)
     assert (cause.code, cause.name) == ("buffer", name), cause
     assert " for " in cause.message, "both values"
     assert name == "table" or "test_edits.py:" in cause.message
 
 
-def test_outputs_in_another_order(live, causes, pair):
-    cause = causes.first(
+def test_outputs_in_another_order(live, pair):
+    cause = live.cause(
         *pair(lambda m, x: [m.a(x), m.b(x), m.b(x[:, :2])], lambda m, x: [m.a(x), m.b(x), m.b(x[:, :2])][::-1]),
         SEQUENCE,
     )
@@ -195,31 +189,31 @@ def test_outputs_in_another_order(live, causes, pair):
     assert "[::-1]" in cause.message + cause.fix
 
 
-def test_outputs_that_the_reference_alone_detaches(live, causes, pair):
+def test_outputs_that_the_reference_alone_detaches(live, pair):
     def outputs(m, x, *, cut):
         target = m.a(x)
         return m.b(target), target.detach() if cut else target
 
-    found = causes.first(*pair(lambda m, x: outputs(m, x, cut=True), lambda m, x: outputs(m, x, cut=False)), ROWS)
+    found = live.cause(*pair(lambda m, x: outputs(m, x, cut=True), lambda m, x: outputs(m, x, cut=False)), ROWS)
     assert (found.code, found.name) == ("cut-gradient", "detach")
     assert "detach the outputs 1 of" in found.fix
 
 
 @pytest.mark.parametrize("reference_cuts", [False, True])
-def test_a_cut_gradient_is_told_with_its_line(live, causes, pair, reference_cuts):
+def test_a_cut_gradient_is_told_with_its_line(live, pair, reference_cuts):
     def cut(m, x):
         return m.norm(m.b(m.a(x).detach()) + x)
 
     def whole(m, x):
         return m.norm(m.b(m.a(x)) + x)
 
-    cause = causes.first(*pair(*((cut, whole) if reference_cuts else (whole, cut))), ROWS)
+    cause = live.cause(*pair(*((cut, whole) if reference_cuts else (whole, cut))), ROWS)
     assert cause.code == "cut-gradient"
     assert ("the reference stops the gradient" in cause.message) is reference_cuts
     assert "test_edits.py:" in cause.fix
 
 
-def test_functions_in_another_order_are_shown(live, causes, pair):
+def test_functions_in_another_order_are_shown(live, pair):
     def ours(m, x):
         content, style = m.a(x), m.b(x)
         stds = [(one.var(1, keepdim=True) + 0.01).sqrt() for one in (content, style)]
@@ -232,17 +226,17 @@ def test_functions_in_another_order_are_shown(live, causes, pair):
         content, style = m.a(x), m.b(x)
         return (content - content.mean(1, keepdim=True)) / spread(content) * spread(style)
 
-    cause = causes.first(*pair(ours, theirs), ROWS)
+    cause = live.cause(*pair(ours, theirs), ROWS)
     assert cause.code == "parting", cause
     assert "`return (x.var(1).sqrt() + 0.01).reshape([x.shape[0], 1])`" in cause.fix
 
 
-def test_functions_of_a_table_are_watched(live, causes, pair):
+def test_functions_of_a_table_are_watched(live, pair):
     table = {"act": live.paddle.nn.functional.gelu}
     silu, gelu = live.torch.nn.functional.silu, table["act"]
     models = pair(lambda m, x: m.b(silu(m.a(x))), lambda m, x: m.b(m.table_of["act"](m.a(x))))
     models[1].table_of = table
-    cause = causes.first(*models, ROWS)
+    cause = live.cause(*models, ROWS)
     assert (cause.code, cause.name) == ("function", "silu")
     assert table["act"] is gelu, "the user's table is as it was"
 
@@ -257,8 +251,8 @@ SHOWN = [
 
 
 @pytest.mark.parametrize(("ours", "theirs", "words"), SHOWN)
-def test_the_place_is_proved_and_both_statements_are_shown(live, causes, pair, ours, theirs, words):
-    cause = causes.first(*pair(ours, theirs), SEQUENCE)
+def test_the_place_is_proved_and_both_statements_are_shown(live, pair, ours, theirs, words):
+    cause = live.cause(*pair(ours, theirs), SEQUENCE)
     assert cause.code == "parting"
     assert all(f"{word}" in cause.message for word in words)
     assert "what the reference does at test_edits.py:" in cause.fix
@@ -266,7 +260,7 @@ def test_the_place_is_proved_and_both_statements_are_shown(live, causes, pair, o
     assert "the reference's `" in cause.evidence
 
 
-def test_an_equal_statement_behind_a_wrong_layout_is_not_blamed(live, causes, pair):
+def test_an_equal_statement_behind_a_wrong_layout_is_not_blamed(live, pair):
     def ours(m, x):
         y = m.a(x).unflatten(2, (3, 2)).permute(0, 2, 1, 3).flatten(2).reshape(2, 5, 6)
         return m.norm(y * (y**2).sum(-1, keepdim=True).rsqrt())
@@ -276,12 +270,12 @@ def test_an_equal_statement_behind_a_wrong_layout_is_not_blamed(live, causes, pa
         y = y.reshape([2, 5, 6])
         return m.norm(y * (y * y).sum(-1, keepdim=True).rsqrt())
 
-    cause = causes.first(*pair(ours, theirs), SEQUENCE)
+    cause = live.cause(*pair(ours, theirs), SEQUENCE)
     assert "y = y.reshape([2, 5, 6])" in cause.fix, cause
     assert "permute" in cause.fix
 
 
-def test_an_expression_is_written_once_however_often_it_is_used(live, causes, pair, monkeypatch):
+def test_an_expression_is_written_once_however_often_it_is_used(live, pair, monkeypatch):
     def doubled(m, x):
         y = m.a(x)
         for _ in range(12):
@@ -290,21 +284,21 @@ def test_an_expression_is_written_once_however_often_it_is_used(live, causes, pa
 
     seen = []
     monkeypatch.setattr(walk, "_called", lambda name, parts, call=walk._called: seen.append(name) or call(name, parts))
-    cause = causes.first(*pair(lambda m, x: m.b(m.a(x).cumsum(-1)), doubled), SEQUENCE)
+    cause = live.cause(*pair(lambda m, x: m.b(m.a(x).cumsum(-1)), doubled), SEQUENCE)
     assert "cumsum(" in cause.message
     assert len(seen) < 12**3
 
 
-def test_what_cannot_be_watched_is_no_known_cause(live, causes, pair):
+def test_what_cannot_be_watched_is_no_known_cause(live, pair):
     def apart(m, x):
         return live.paddle.to_tensor(np.sort(np.cumsum(m.a(x).numpy(), -1), -1))
 
-    found = causes.of(*pair(lambda m, x: m.a(x), apart), SEQUENCE)
+    found = live.causes(*pair(lambda m, x: m.a(x), apart), SEQUENCE)
     assert [(one.code, one.is_known) for one in found] == [("parting", False)]
     assert "edits were tried" in found[0].evidence
 
 
-def test_a_layer_of_the_reference_that_writes_to_its_input_hides_nothing(live, causes):
+def test_a_layer_of_the_reference_that_writes_to_its_input_hides_nothing(live):
     torch, paddle = live.torch, live.paddle
 
     class Reference(torch.nn.Module):
@@ -323,7 +317,7 @@ def test_a_layer_of_the_reference_that_writes_to_its_input_hides_nothing(live, c
         def forward(self, x):
             return self.relu(self.two(self.relu(self.one(x))))
 
-    cause = causes.first(*live.equal(Reference(), Port()), random(3, 6))
+    cause = live.cause(*live.equal(Reference(), Port()), random(3, 6))
     assert (cause.code, cause.name) == ("missing-call", "add")
 
 
@@ -422,18 +416,18 @@ def blocks(live):
 
 
 @pytest.mark.parametrize("block", ["around one layer", "with a parameter of its own"])
-def test_a_block_is_no_counterpart_of_one_layer_of_several(live, causes, blocks, block):
+def test_a_block_is_no_counterpart_of_one_layer_of_several(live, blocks, block):
     squashes = live.paddle.tanh, live.paddle.nn.functional.sigmoid
     right, wrong = (blocks[block](squash) for squash in squashes)
-    found, _ = causes.located(*right, ROWS)
+    found = live.locate(*right, ROWS, equal=False)
     assert found.first is None
     assert {one.port_path for one in found.verdicts if one.direction == "forward"} >= {"head"}
-    cause = causes.first(*wrong, ROWS)
+    cause = live.cause(*wrong, ROWS)
     assert (cause.code, cause.name) == ("function", "tanh"), cause
     assert "`sigmoid` at test_edits.py:" in cause.message
 
 
-def test_the_parameter_of_a_block_without_counterpart_must_get_its_gradient(live, causes, blocks):
-    found, _ = causes.located(*blocks["with a parameter of its own"](live.paddle.tanh, cut=True), ROWS)
+def test_the_parameter_of_a_block_without_counterpart_must_get_its_gradient(live, blocks):
+    found = live.locate(*blocks["with a parameter of its own"](live.paddle.tanh, cut=True), ROWS, equal=False)
     assert (found.first.port_path, found.first.direction) == ("scaled", "backward")
     assert "parameter gain" in found.first.reason

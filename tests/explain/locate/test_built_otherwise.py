@@ -1,14 +1,8 @@
 """Ports that are built otherwise than their references, and are the same functions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from live_nets import model
-
-
-def random(*shape):
-    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+from live_nets import model, random
 
 
 def faults(found):

@@ -1,7 +1,5 @@
 """Copies of models with large parameters, which are made in one step: nothing of them is the model's."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

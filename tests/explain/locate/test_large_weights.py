@@ -1,7 +1,5 @@
 """Large weights of which projections of the gradients are held: what they tell, and when the gradients are needed after all."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,22 +1,13 @@
 """Tensors that both models have in other shapes: repeated, flattened, cut into axes; parameters in another layout."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from live_nets import model
+from both_frameworks import paddle, torch
+from live_nets import copy_and_align, model, random
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome  # noqa: E402
-from tipchain.explain.locate.differences import laid_out, layouts  # noqa: E402
-
-
-def random(*shape):
-    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-
+import tipchain
+from tipchain.errors import Outcome
+from tipchain.explain.locate.differences import laid_out, layouts
 
 CHANGES = {
     "same": lambda x: x,
@@ -96,8 +87,7 @@ def test_a_bias_for_every_sample_and_heads_among_the_samples_are_no_divergence(f
     torch.manual_seed(0)
     reference = attention(torch, lambda table, _: table.permute(2, 0, 1)[None], ours)
     port = attention(paddle, expanded, theirs)
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, {"args": random(3, 5, 6)}, causes=False)
+    report = copy_and_align(reference, port, {"args": random(3, 5, 6)}, causes=False)
     told = {one.port_path: one for one in report.layers if one.direction == "forward"}
     assert told["softmax"].own < 1e-6, "it was compared"
     assert report.passed is (factor == 1)
@@ -117,8 +107,7 @@ def test_pixels_in_a_row_earlier_or_later_are_the_same_and_their_layer_is_judged
     reference = build(torch, torch.nn.Conv2d(3, 8, 2, 2), lambda x: x, lambda x: x.flatten(2).transpose(1, 2))
     convolution = paddle.nn.Conv2D(3, 8, 2, 2)
     port = build(paddle, convolution, lambda x: x.flatten(2).transpose([0, 2, 1]) * factor, lambda x: x)
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, {"args": random(2, 3, 8, 8)}, causes=False)
+    report = copy_and_align(reference, port, {"args": random(2, 3, 8, 8)}, causes=False)
     assert report.passed is (factor == 1), str(report)
     assert factor == 1 or report.first_divergence.port_path == "embed"
 

@@ -1,21 +1,15 @@
 """The layer at fault, in pairs of live models."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np
 import pytest
-from live_nets import model
+from live_nets import model, random
 
 from tipchain.explain.locate.verdicts import Closeness
 
 EYE = np.eye(8, dtype=np.float32)
 """A constant that a model brings along: nothing asks for its precision."""
-
-
-def random(*shape):
-    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
 def faults(found):

@@ -1,7 +1,5 @@
 """What is said of a layer does not depend on which layers were judged before it."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

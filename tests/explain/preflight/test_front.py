@@ -1,15 +1,10 @@
 """Everything before a run, over whole models: faithful ports that are built otherwise, and faults."""
 
-from __future__ import annotations
-
 import importlib
 
 import numpy as np
 import pytest
-
-
-def random(*shape):
-    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+from live_nets import random
 
 
 def grave(found):
@@ -26,8 +21,6 @@ def test_the_twins_of_the_shipped_cases_differ_in_nothing(live, name):
 def test_a_faithful_port_over_its_calls_differs_in_nothing(live):
     ours, theirs = (importlib.import_module(f"alignment.mobilenet_v3.{side}_side") for side in ("torch", "paddle"))
     reference, port = live.equal(ours.build_model(num_classes=10), theirs.build_model(num_classes=10))
-    reference.eval()
-    port.eval()
     assert live.check(reference, port, random(1, 3, 64, 64)) == []
 
 
@@ -49,8 +42,6 @@ CLEAN = (
 @pytest.mark.parametrize(("reference", "port", "shape"), CLEAN)
 def test_a_port_that_is_built_otherwise_has_no_grave_finding(live, reference, port, shape):
     models = live.equal(*live.built(reference, port))
-    for model in models:
-        model.eval()
     given = np.arange(1, 9).reshape(2, 4) if shape is None else random(*shape)
     assert grave(live.check(*models, given)) == []
 
@@ -83,8 +74,6 @@ def test_functions_in_place_of_layers_and_time_in_place_of_batches_are_no_findin
             return self.head(self.late(paddle.nn.functional.leaky_relu(self.lstm(y)[0], 0.2) - 1))
 
     models = live.equal(Reference(), Port())
-    for model in models:
-        model.eval()
     found = live.check(*models, np.arange(1, 9).reshape(2, 4))
     assert grave(found) == []
     assert found == []
@@ -114,10 +103,7 @@ def build_blocks(live, **faults):
         paddle.Flatten(),
         paddle.Linear(64, 3),
     )
-    models = live.equal(ours, theirs)
-    for model in models:
-        model.eval()
-    return models
+    return live.equal(ours, theirs)
 
 
 FAULTS = (
@@ -156,8 +142,6 @@ def test_an_identity_convicts_nobody_unless_it_is_called_as_the_dropout(live, na
         build(torch.Module, torch.Linear, torch.Dropout(0.5), "drop"),
         build(paddle.Layer, paddle.Linear, paddle.Identity(), name),
     )
-    for model in models:
-        model.eval()
     assert grave(live.check(*models, random(3, 4))) == expected
 
 

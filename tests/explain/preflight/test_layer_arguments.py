@@ -1,7 +1,5 @@
 """What layers are made with, compared kind by kind."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.explain.preflight.samples import CHANGED, EQUAL

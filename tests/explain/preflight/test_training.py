@@ -1,7 +1,5 @@
 """Optimizers and schedules, compared before a step is made."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

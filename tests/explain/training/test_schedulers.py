@@ -1,7 +1,5 @@
 """Two schedules, held against each other step by step."""
 
-from __future__ import annotations
-
 from math import cos, pi
 
 import numpy as np

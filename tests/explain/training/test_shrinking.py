@@ -1,7 +1,5 @@
 """Large parameters are updated by some of their elements: what is found out is the same."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

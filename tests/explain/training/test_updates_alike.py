@@ -1,7 +1,5 @@
 """Two optimizers, held against each other by their updates of equal gradients."""
 
-from __future__ import annotations
-
 import copy
 from functools import partial
 from types import SimpleNamespace
