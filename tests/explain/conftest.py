@@ -8,13 +8,24 @@ from typing import Any
 
 import pytest
 
+from tipchain.explain.causes.losses import check_loss
+from tipchain.explain.causes.optimizer_builders import TrainingPair
+from tipchain.explain.causes.optimizers import check_optimizers
+from tipchain.explain.causes.schedules import check_schedulers
+from tipchain.explain.causes.search import diagnose
+from tipchain.explain.locate.locate import Locator
+from tipchain.explain.locate.matching import pair_layers
+from tipchain.explain.locate.runs import read_inputs
+from tipchain.explain.locate.trace import Store
+from tipchain.explain.preflight.construction import check
+from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
+from tipchain.weights.convert import to_paddle
+
 
 class Live:
     """Both frameworks; torch is imported first."""
 
     def __init__(self) -> None:
-        from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
-
         self.sides = Sides(TorchSide(), PaddleSide())
         self.torch, self.paddle = self.sides[0].torch, self.sides[1].paddle
         self.stores: list[Any] = []
@@ -27,8 +38,6 @@ class Live:
 
     def equal(self, reference: Any, port: Any) -> tuple[Any, Any]:
         """Give both models the same random weights, BatchNorm's statistics too, and switch them to eval mode."""
-        from tipchain.weights.convert import to_paddle
-
         generator = self.torch.Generator().manual_seed(0)
         with self.torch.no_grad():
             for name, tensor in reference.state_dict().items():
@@ -51,10 +60,6 @@ class Live:
         **options: Any,
     ) -> Any:
         """Return what the locator finds; ``inputs`` is an array or a mapping of them."""
-        from tipchain.explain.locate.locate import Locator
-        from tipchain.explain.locate.runs import read_inputs
-        from tipchain.explain.locate.trace import Store
-
         self.stores.append(Store(limit, self.room))
         if equal:
             self.equal(reference, port)
@@ -64,19 +69,12 @@ class Live:
 
     def check(self, reference: Any, port: Any, *arrays: Any) -> list[Any]:
         """Return every finding of construction; with arrays, over the calls that they make."""
-        from tipchain.explain.locate.matching import pair_layers
-        from tipchain.explain.preflight.construction import check
-
         given = {"args": arrays}
         calls = self.locate(reference, port, given, equal=False, backward=False).matching.pairs if arrays else ()
         return check(reference, port, pair_layers(reference, port), calls)
 
     def causes(self, reference: Any, port: Any, inputs: Any) -> list[Any]:
         """Return what is told about the first verdict at fault."""
-        from tipchain.explain.causes.search import diagnose
-        from tipchain.explain.locate.matching import pair_layers
-        from tipchain.explain.preflight.construction import check
-
         found = self.locate(reference, port, inputs, equal=False)
         assert found.first is not None, "the fault is located"
         findings = check(reference, port, pair_layers(reference, port), found.matching.pairs)
@@ -102,9 +100,6 @@ def live() -> Iterator[Live]:
 
 @pytest.fixture
 def pair(live: Live) -> SimpleNamespace:
-    """Return two small models with equal weights and the pairs of their layers."""
-    from tipchain.explain.locate.matching import pair_layers
-
     reference, port = live.equal(
         *live.built(
             "t.Sequential(t.Linear(3, 4), t.BatchNorm1d(4), t.Linear(4, 2))",
@@ -125,23 +120,15 @@ class Pieces:
         self.port = other.Sequential(other.Conv2D(3, 8, 3), other.BatchNorm2D(8), other.Flatten(), other.Linear(8, 4))
 
     def loss(self, reference: Any, port: Any, outputs: Any, labels: Any, **options: Any) -> Any:
-        from tipchain.explain.causes.losses import check_loss
-
         return check_loss(self.sides, (reference, port), outputs, labels, **options)
 
     def trained(self, builders: Any, **options: Any) -> Any:
-        from tipchain.explain.causes.optimizer_builders import TrainingPair
-
         return TrainingPair(sides=self.sides, optimizers=builders, **{"models": (self.reference, self.port), **options})
 
     def optimizers(self, reference: Any, port: Any, **options: Any) -> Any:
-        from tipchain.explain.causes.optimizers import check_optimizers
-
         return check_optimizers(self.trained((reference, port), **options))
 
     def schedulers(self, reference: Any, port: Any, builders: Any = None, **options: Any) -> Any:
-        from tipchain.explain.causes.schedules import check_schedulers
-
         plain = (
             lambda parameters: self.torch.optim.SGD(parameters, lr=0.1),
             lambda parameters, learning_rate: self.paddle.optimizer.SGD(learning_rate, parameters=parameters),
@@ -156,7 +143,6 @@ def pieces(live: Live) -> Pieces:
 
 @pytest.fixture(scope="session")
 def kits(pieces: Pieces) -> SimpleNamespace:
-    """Return ``torch.optim``, ``paddle.optimizer``, and their schedules and functions."""
     torch, paddle = pieces.torch, pieces.paddle
     return SimpleNamespace(
         torch=torch,
@@ -171,66 +157,43 @@ def kits(pieces: Pieces) -> SimpleNamespace:
 
 
 @pytest.fixture(scope="session")
-def nets(live) -> SimpleNamespace:
-    """Return builders of small nets by framework: ``nets.torch.Block(channels)``."""
-    return SimpleNamespace(torch=_torch_nets(live.torch), paddle=_paddle_nets(live.paddle))
+def nets(live: Live) -> SimpleNamespace:
+    """Return builders of nets of residual blocks: of so many in torch, with activations that are one module, and of Paddle's modes."""
+    from live_nets import model  # it skips what imports it without both frameworks
 
+    functional = live.paddle.nn.functional
 
-def _torch_nets(torch: Any) -> SimpleNamespace:
-    nn = torch.nn
+    def block(side: Any, forward: Any) -> Any:
+        nn = side.nn
+        if side is live.torch:
+            layers = {"c": lambda: nn.Conv2d(8, 8, 3, padding=1, bias=False), "b": lambda: nn.BatchNorm2d(8)}
+        else:
+            layers = {"c": lambda: nn.Conv2D(8, 8, 3, padding=1, bias_attr=False), "b": lambda: nn.BatchNorm2D(8)}
+        made = {f"{name}{number}": make() for number in (1, 2) for name, make in layers.items()}
+        return model(side, lambda nn: made | ({"relu": nn.ReLU(inplace=True)} if side is live.torch else {}), forward)
 
-    class Block(nn.Module):
-        """A residual block whose activations are one module."""
+    def ours(net: Any, x: Any) -> Any:
+        return net.relu(net.b2(net.c2(net.relu(net.b1(net.c1(x))))) + x)
 
-        def __init__(self, channels: int) -> None:
-            super().__init__()
-            self.c1, self.b1 = (nn.Conv2d(channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels))
-            self.c2, self.b2 = (nn.Conv2d(channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels))
-            self.relu = nn.ReLU(inplace=True)
-
-        def forward(self, x: Any) -> Any:
-            y = self.relu(self.b1(self.c1(x)))
-            return self.relu(self.b2(self.c2(y)) + x)
-
-    def residual(blocks: int) -> Any:
-        return nn.Sequential(
-            nn.Conv2d(3, 8, 3),
-            *[Block(8) for _ in range(blocks)],
-            nn.AdaptiveAvgPool2d(1),
-            nn.Flatten(),
-            nn.Linear(8, 4),
-        )
-
-    return SimpleNamespace(Block=Block, residual=residual)
-
-
-def _paddle_nets(paddle: Any) -> SimpleNamespace:
-    nn = paddle.nn
-
-    class Block(nn.Layer):
-        """The same with functional activations; ``mode`` plants a fault into its code."""
-
-        def __init__(self, channels: int, mode: str = "") -> None:
-            super().__init__()
-            self.mode = mode
-            self.c1, self.b1 = (nn.Conv2D(channels, channels, 3, padding=1, bias_attr=False), nn.BatchNorm2D(channels))
-            self.c2, self.b2 = (nn.Conv2D(channels, channels, 3, padding=1, bias_attr=False), nn.BatchNorm2D(channels))
-
-        def forward(self, x: Any) -> Any:
-            activation = nn.functional.gelu if self.mode == "other activation" else nn.functional.relu
-            y = self.b2(self.c2(activation(self.b1(self.c1(x)))))
-            y = y if self.mode == "no shortcut" else y + x
-            if self.mode == "cut gradient":
+    def theirs(mode: str) -> Any:
+        def forward(net: Any, x: Any) -> Any:
+            activation = functional.gelu if mode == "other activation" else functional.relu
+            y = net.b2(net.c2(activation(net.b1(net.c1(x)))))
+            y = y if mode == "no shortcut" else y + x
+            if mode == "cut gradient":
                 y = y.detach() + (y - y.detach()) * 0.5
-            return y if self.mode == "no activation" else nn.functional.relu(y)
+            return functional.relu(y)
 
-    def residual(*modes: str) -> Any:
-        return nn.Sequential(
-            nn.Conv2D(3, 8, 3),
-            *[Block(8, mode) for mode in modes],
-            nn.AdaptiveAvgPool2D(1),
-            nn.Flatten(),
-            nn.Linear(8, 4),
-        )
+        return forward
 
-    return SimpleNamespace(Block=Block, residual=residual)
+    def in_torch(count: int) -> Any:
+        nn = live.torch.nn
+        blocks = [block(live.torch, ours) for _ in range(count)]
+        return nn.Sequential(nn.Conv2d(3, 8, 3), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4))
+
+    def in_paddle(*modes: str) -> Any:
+        nn = live.paddle.nn
+        blocks = [block(live.paddle, theirs(mode)) for mode in modes]
+        return nn.Sequential(nn.Conv2D(3, 8, 3), *blocks, nn.AdaptiveAvgPool2D(1), nn.Flatten(), nn.Linear(8, 4))
+
+    return SimpleNamespace(torch=in_torch, paddle=in_paddle)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from both_frameworks import paddle, torch
-from live_nets import copy_and_align
+from live_nets import copy_and_align, model
 
 import tipchain
 
@@ -15,31 +15,19 @@ IMAGES = RANDOM.standard_normal((6, 8, 4, 4)).astype(np.float32)
 MASK = np.arange(5) < np.array([[3], [4]])
 
 
-class Reference(torch.nn.Module):
-    def __init__(self, code, layer):
-        super().__init__()
-        self.first, self.last, self.code = layer, torch.nn.PReLU(), code
-
-    def forward(self, x, *more):
-        return self.last(self.code(self.first(x), *more))
-
-
-class Port(paddle.nn.Layer):
-    def __init__(self, code, layer):
-        super().__init__()
-        self.first, self.last, self.code = layer, paddle.nn.PReLU(), code
-
-    def forward(self, x, *more):
-        return self.last(self.code(self.first(x), *more))
+def net(side, code, layer):
+    return model(
+        side, lambda nn: {"first": layer, "last": nn.PReLU()}, lambda net, x, *more: net.last(code(net.first(x), *more))
+    )
 
 
 def of_images(ours, theirs):
-    return Reference(ours, torch.nn.Conv2d(8, 8, 1)), Port(theirs, paddle.nn.Conv2D(8, 8, 1)), IMAGES
+    return net(torch, ours, torch.nn.Conv2d(8, 8, 1)), net(paddle, theirs, paddle.nn.Conv2D(8, 8, 1)), IMAGES
 
 
 def of_tokens(ours, theirs):
     tokens = RANDOM.standard_normal((2, 5, 2, 4)).astype(np.float32)
-    return Reference(ours, torch.nn.Linear(4, 4)), Port(theirs, paddle.nn.Linear(4, 4)), (tokens, MASK)
+    return net(torch, ours, torch.nn.Linear(4, 4)), net(paddle, theirs, paddle.nn.Linear(4, 4)), (tokens, MASK)
 
 
 def attend(x, mask):
@@ -70,7 +58,7 @@ def attended(x, mask):
             lambda x: 0.25 * x + 0.75 * x.abs(),
             lambda x: 0.4 * x + 0.6 * x.abs(),
             "parting add",
-            "what the reference does at test_causes_in_functions.py:70: `0.25 * x + 0.75 * x.abs()`",
+            "what the reference does at test_causes_in_functions.py:58: `0.25 * x + 0.75 * x.abs()`",
         ),
         (
             of_tokens,
@@ -109,8 +97,8 @@ def test_a_log_softmax_that_stops_below_the_largest_is_told_as_what_it_is(layer,
     )
     if not layer:
         models = (
-            Reference(lambda x: F.log_softmax(x, 1), models[0][0]),
-            Port(lambda x: PF.log_softmax(x, 1), models[1][0]),
+            net(torch, lambda x: F.log_softmax(x, 1), models[0][0]),
+            net(paddle, lambda x: PF.log_softmax(x, 1), models[1][0]),
         )
     report = copy_and_align(*models, scale * IMAGES)
     assert report.passed is (scale == 1), str(report)

@@ -50,7 +50,7 @@ def report() -> AlignmentReport:
         diagnoses=[Diagnosis(code="e", port_path="bn", message="m", evidence="v", explained=0.5, fix="f"),
                    Diagnosis(code="u", port_path="bn", message="m", evidence="v", fix="f")],
         unmatched={"port": ["relu (ReLU)"]}, numbers={"output 0": inf}, curves={"train/port": [1.0, -inf]},
-        histograms=[count("output", np.zeros(2), np.array([0, 1e-3]))], versions={"torch": "2"}, command="tipchain.align()",
+        histograms=[count("output", np.zeros(2), np.array([0, 1e-3]))], versions={"torch": "2"}, command="tipchain.align()", notes=["copied"],
     )  # fmt: skip
 
 
@@ -59,6 +59,7 @@ def test_a_report_is_the_same_after_json():
     again = AlignmentReport.from_json(text)
     assert again == report()
     assert again.findings[0].reference == "NaN"
+    assert "note: copied" in str(again).splitlines()
     assert again.to_json() == text
 
 

@@ -19,8 +19,6 @@ TORCH, PADDLE = torch.nn.functional.cross_entropy, paddle.nn.functional.cross_en
 
 
 class Weighted:
-    """A loss of a user's own."""
-
     def __init__(self, function, weight):
         self.function, self.held = function, {"weight": [weight]}
 

@@ -31,10 +31,10 @@ class Port(paddle.nn.Layer):
         self.image, self.point, self.kind = paddle.nn.Linear(5, 4), paddle.nn.Linear(3, 4), paddle.nn.Embedding(4, 4)
         self.swapped = swapped
 
-    def forward(self, images, points, scale=None):
-        one, other = images[::-1] if self.swapped else images
-        made = self.image(one) - self.image(other).tanh() + self.point(points["value"]) * self.kind(points["index"])
-        return made if scale is None else made * scale["all"]
+    def forward(self, pictures, places, factor=None):
+        one, other = pictures[::-1] if self.swapped else pictures
+        made = self.image(one) - self.image(other).tanh() + self.point(places["value"]) * self.kind(places["index"])
+        return made if factor is None else made * factor["all"]
 
 
 def aligned(port, inputs, **options):

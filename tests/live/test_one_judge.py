@@ -28,7 +28,6 @@ def project(tmp_path_factory):
 
 @pytest.fixture
 def edit(project):
-    """Edits files of the project for a while."""
     before = {path: path.read_text() for path in (*project.root.glob("tiny_*.py"), project.case)}
 
     def change(torch=TORCH_FORWARD, paddle=FORWARD, case=""):

@@ -13,7 +13,6 @@ WIDE, RATE = 8, 0.25
 
 
 def net(side, act, **layers):
-    """Return two layers, and what ``act`` does between them."""
     size = WIDE
     if "wide" in layers:
         size = layers["wide"].out_features if side is torch else layers["wide"].weight.shape[1]
@@ -24,45 +23,13 @@ def net(side, act, **layers):
     )
 
 
-class Path(torch.nn.Module):
-    """Drops the whole of a sample."""
-
-    def forward(self, x):
-        if not self.training:
-            return x
-        return x / (1 - RATE) * x.new_empty((len(x), 1, 1)).bernoulli_(1 - RATE)
+def path(net, x):
+    """Drop the whole of a sample."""
+    return x / (1 - RATE) * x.new_empty((len(x), 1, 1)).bernoulli_(1 - RATE) if net.training else x
 
 
-class PortedPath(paddle.nn.Layer):
-    def forward(self, x):
-        if not self.training:
-            return x
-        return x / (1 - RATE) * paddle.floor(1 - RATE + paddle.rand((len(x), 1, 1)))
-
-
-class Average(torch.nn.Module):
-    """Keeps an average of what it is given in train mode."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(WIDE))
-
-    def forward(self, x):
-        if self.training:
-            self.mean.mul_(0.9).add_(0.1 * x.mean((0, 1)).detach())
-        return x
-
-
-class PortedAverage(paddle.nn.Layer):
-    def __init__(self, decay=0.9):
-        super().__init__()
-        self.decay = decay
-        self.register_buffer("mean", paddle.zeros([WIDE]))
-
-    def forward(self, x):
-        if self.training:
-            self.mean.set_value(self.decay * self.mean + (1 - self.decay) * x.mean([0, 1]).detach())
-        return x
+def ported_path(net, x):
+    return x / (1 - RATE) * paddle.floor(1 - RATE + paddle.rand((len(x), 1, 1))) if net.training else x
 
 
 def aligned(ours, theirs, **more):
@@ -145,11 +112,6 @@ FAULTS = {
         lambda: {"act": lambda net, x: x * 3 if net.training else x},
         None,
     ),
-    "average": (
-        lambda: {"act": torch_layer, "drop": Average()},
-        lambda: {"act": torch_layer, "drop": PortedAverage(0.1)},
-        "buffer",
-    ),
 }
 
 
@@ -200,8 +162,10 @@ def test_masks_that_cannot_amount_to_the_same_fail_in_train_mode_too(name):
 CLEAN = {
     "function": (dropped, lambda: ported(by_function())),
     "attention": (lambda: {"act": attend}, lambda: {"act": ported_attend(RATE)}),
-    "path": (lambda: {"act": torch_path, "path": Path()}, lambda: {"act": torch_path, "path": PortedPath()}),
-    "average": (lambda: {"act": torch_layer, "drop": Average()}, lambda: {"act": torch_layer, "drop": PortedAverage()}),
+    "path": (
+        lambda: {"act": torch_path, "path": model(torch, lambda _: {}, path)},
+        lambda: {"act": torch_path, "path": model(paddle, lambda _: {}, ported_path)},
+    ),
 }
 
 

@@ -16,12 +16,16 @@ from tipchain.errors import Outcome, UsageError
 INPUT = {"args": np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)}
 
 
+def layers(nn):
+    return {"body": nn.Linear(6, 6), "head": nn.Linear(6, 3)}
+
+
 def net(side, give, scale=1.0):
     def forward(net, x):
         hidden = side.tanh(net.body(x))
         return give(net.head(hidden) * scale, hidden)
 
-    return model(side, lambda nn: {"body": nn.Linear(6, 6), "head": nn.Linear(6, 3)}, forward)
+    return model(side, layers, forward)
 
 
 def logits(y, h):
@@ -119,6 +123,19 @@ def test_the_command_takes_outputs(tmp_path):
     assert "--outputs y 1" in report["command"]
 
 
+def test_complex_numbers_are_compared():
+    reference, port = (
+        model(side, lambda nn: {"fc": nn.Linear(3, 4)}, forward)
+        for side, forward in (
+            (torch, lambda net, x: torch.fft.fft(net.fc(x))),
+            (paddle, lambda net, x: paddle.fft.fft(net.fc(x)).real()),
+        )
+    )
+    report = copy_and_align(reference, port, np.ones((5, 3), np.float32))
+    assert report.stages["forward"] is Outcome.FAIL
+    assert [one.what for one in report.histograms] == ["output 0 of the model"]
+
+
 class Target(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -143,16 +160,3 @@ def test_what_is_wrong_with_outputs_is_told_at_the_return_statement():
     reference, port = Target(), PortTarget()
     (cause,) = copy_and_align(reference, port, np.ones((3, 4), np.float32)).diagnoses
     assert (cause.code, cause.place.code) == ("cut-gradient", "return self.last(y), y")
-
-
-def test_complex_numbers_are_compared():
-    reference, port = (
-        model(side, lambda nn: {"fc": nn.Linear(3, 4)}, forward)
-        for side, forward in (
-            (torch, lambda net, x: torch.fft.fft(net.fc(x))),
-            (paddle, lambda net, x: paddle.fft.fft(net.fc(x)).real()),
-        )
-    )
-    report = copy_and_align(reference, port, np.ones((5, 3), np.float32))
-    assert report.stages["forward"] is Outcome.FAIL
-    assert [one.what for one in report.histograms] == ["output 0 of the model"]

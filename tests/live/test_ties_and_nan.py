@@ -12,8 +12,6 @@ LABELS = np.arange(6) % 3
 
 
 def joining(side, joined):
-    """Return a model of two layers and a function of both."""
-
     def make(nn):
         return {"first": nn.Linear(4, 5), "second": nn.Linear(4, 5), "head": nn.Linear(5, 3)}
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from both_frameworks import paddle, torch
-from live_nets import CROSS_ENTROPY, SGD, model
+from live_nets import CROSS_ENTROPY, SGD, copy_and_align, model
 
 import tipchain
 from tipchain.errors import ExitCode, Outcome
@@ -151,33 +151,18 @@ def test_numbers_that_cannot_be_made_equal_are_inconclusive():
 
 
 def test_a_layer_that_stands_at_several_paths_is_trained_once():
-    def build(library, base):
-        class Tied(base):
-            def __init__(self):
-                super().__init__()
-                self.shared, self.head = library.Embedding(7, WIDE), library.Linear(WIDE, WIDE)
-                self.inner = (library.Sequential if base is torch.nn.Module else OnePath)(self.shared)
+    def build(side, shared, inner):
+        return model(
+            side,
+            lambda nn: {"shared": shared, "head": nn.Linear(WIDE, WIDE), "inner": inner},
+            lambda net, x: net.head(net.inner(x) + net.shared(x)).mean(1),
+        )
 
-            def forward(self, x):
-                return self.head(self.inner(x) + self.shared(x)).mean(1)
-
-        return Tied()
-
-    class OnePath(paddle.nn.Layer):
-        def __init__(self, inner):
-            super().__init__()
-            setattr(self, "0", inner)
-
-        def forward(self, x):
-            return getattr(self, "0")(x)
-
-    ours, theirs = build(torch.nn, torch.nn.Module), build(paddle.nn, paddle.nn.Layer)
-    for name, tensor in ours.named_parameters():
-        values = tensor.detach().numpy()
-        dict(theirs.named_parameters())[name].set_value(values.T if name == "head.weight" else values)
-    report = tipchain.align(
-        ours,
-        theirs,
+    words, ported = torch.nn.Embedding(7, WIDE), paddle.nn.Embedding(7, WIDE)
+    alone = model(paddle, lambda _: {"0": ported}, lambda net, x: getattr(net, "0")(x))
+    report = copy_and_align(
+        build(torch, words, torch.nn.Sequential(words)),
+        build(paddle, ported, alone),
         {"args": np.arange(6).reshape(2, 3), "labels": np.array([1, 2])},
         loss=CROSS_ENTROPY,
         training=True,

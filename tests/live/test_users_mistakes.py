@@ -82,7 +82,8 @@ def test_a_loss_that_raises_is_its_sides_though_no_framework_is_in_it():
     assert report.stages["loss"] is Outcome.ERROR
     assert f"{line_of('# plain Python')}: KeyError: 'no such key'" in report.reasons["loss"]
     assert SIDES["paddle"] in report.reasons["loss"]
-    assert report.stages["forward"] is Outcome.PASS, "the layers are compared all the same"
+    assert report.stages["forward"] is report.stages["backward"] is Outcome.PASS, "the layers are compared all the same"
+    assert report.first_divergence is None
 
 
 def test_an_optimizers_builder_with_wrong_arguments_is_the_ports():

@@ -18,7 +18,6 @@ FIXES = {"approximate=True": (2, "GELU"), "epsilon=1e-06": (3, "LayerNorm")}
 
 @pytest.fixture
 def port(tmp_path):
-    """The file of a port."""
     file = tmp_path / "port.py"
     file.write_text(PORT)
     return file

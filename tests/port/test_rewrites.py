@@ -49,14 +49,12 @@ REFERENCE = PORT.replace("        x = x.mean(1)  # kept\n", "        x = x.flatt
 
 @pytest.fixture
 def port(tmp_path):
-    """The file of a port."""
     file = tmp_path / "port.py"
     file.write_text(PORT)
     return file
 
 
 def lines_of(port, word):
-    """Return the number of the first line with a word."""
     return next(number for number, line in enumerate(PORT.splitlines(), 1) if word in line)
 
 
@@ -220,7 +218,6 @@ def test_of_an_error_that_the_table_does_not_know_nothing_is_written(port):
 
 
 def cause(port, word, code, **more):
-    """Return a cause at the first line with a word."""
     place = SourceLine(file=str(port), line=lines_of(port, word))
     return Diagnosis(code=code, port_path="", message="", evidence="", fix="", place=place, **more)
 

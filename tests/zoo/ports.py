@@ -186,7 +186,11 @@ def translated(source: str, family: str) -> str:
             lines[node.lineno - 1 : node.end_lineno] = [convert if node.name == "batch" else ""]
     text = "".join(lines)
     rate = re.search(r"\blr=([\de.-]+)", text)[1]
-    text = text.replace(f"lr={rate}", "lr=RATE")
+    return in_paddle(text.replace(f"lr={rate}", "lr=RATE")).replace("RATE", rate)
+
+
+def in_paddle(text: str) -> str:
+    """Return a text of torch in Paddle's words."""
     for pattern, words in WORDS:
         text = re.sub(pattern, words, text)
-    return text.replace("RATE", rate)
+    return text

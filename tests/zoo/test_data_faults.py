@@ -20,7 +20,7 @@ def sides():
 
 
 def check(sides, pair):
-    if hasattr(pair, "kind"):
+    if pair.kind:
         return check_metrics(sides, (pair.reference, pair.port), *outputs_of(pair.kind))
     return check_data(sides, (pair.reference, pair.port), samples=pair.samples)
 

@@ -15,39 +15,21 @@ def pair(live):
     torch, paddle = live.torch, live.paddle
 
     def build(ours, theirs, *, images=False, table=None):
-        def fill(model, nn, keep, buffer):
-            first, second = (nn.Conv2d, nn.Conv2d) if hasattr(nn, "Conv2d") else (nn.Conv2D, nn.Conv2D)
-            if images:
-                model.a, model.b = first(3, 12, 1), second(12, 3, 1)
-            else:
-                model.a, model.b = nn.Linear(6, 6), nn.Linear(6, 6)
-            model.norm, model.relu = nn.LayerNorm(6), nn.ReLU()
-            if table is not None:
-                model.register_buffer("table", buffer, **keep)
+        def layers(nn):
+            convolution = nn.Conv2d if nn is torch.nn else nn.Conv2D
+            a, b = (convolution(3, 12, 1), convolution(12, 3, 1)) if images else (nn.Linear(6, 6), nn.Linear(6, 6))
+            return {"a": a, "b": b, "norm": nn.LayerNorm(6), "relu": nn.ReLU()}
 
-        class Reference(torch.nn.Module):
-            def __init__(self):
-                super().__init__()
-                fill(self, torch.nn, {"persistent": False}, None if table is None else torch.tensor(table[0]))
-
-            def forward(self, *x):
-                return ours(self, *x)
-
-        class Port(paddle.nn.Layer):
-            def __init__(self):
-                super().__init__()
-                fill(self, paddle.nn, {"persistable": False}, None if table is None else paddle.to_tensor(table[1]))
-
-            def forward(self, *x):
-                return theirs(self, *x)
-
-        return live.equal(Reference(), Port())
+        reference, port = model(torch, layers, ours), model(paddle, layers, theirs)
+        if table is not None:
+            reference.register_buffer("table", torch.tensor(table[0]), persistent=False)
+            port.register_buffer("table", paddle.to_tensor(table[1]), persistable=False)
+        return live.equal(reference, port)
 
     return build
 
 
 def here(x):
-    """Return the framework of a tensor."""
     import paddle
     import torch
 
@@ -299,25 +281,14 @@ def test_what_cannot_be_watched_is_no_known_cause(live, pair):
 
 
 def test_a_layer_of_the_reference_that_writes_to_its_input_hides_nothing(live):
-    torch, paddle = live.torch, live.paddle
+    def layers(nn, **more):
+        return {"one": nn.Linear(6, 6), "two": nn.Linear(6, 6), "relu": nn.ReLU(**more)}
 
-    class Reference(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.one, self.two, self.relu = (torch.nn.Linear(6, 6), torch.nn.Linear(6, 6), torch.nn.ReLU(inplace=True))
-
-        def forward(self, x):
-            return self.relu(self.two(self.relu(self.one(x))) + x)
-
-    class Port(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.one, self.two, self.relu = paddle.nn.Linear(6, 6), paddle.nn.Linear(6, 6), paddle.nn.ReLU()
-
-        def forward(self, x):
-            return self.relu(self.two(self.relu(self.one(x))))
-
-    cause = live.cause(*live.equal(Reference(), Port()), random(3, 6))
+    reference = model(
+        live.torch, lambda nn: layers(nn, inplace=True), lambda net, x: net.relu(net.two(net.relu(net.one(x))) + x)
+    )
+    port = model(live.paddle, layers, lambda net, x: net.relu(net.two(net.relu(net.one(x)))))
+    cause = live.cause(*live.equal(reference, port), random(3, 6))
     assert (cause.code, cause.name) == ("missing-call", "add")
 
 

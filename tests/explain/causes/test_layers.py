@@ -23,15 +23,11 @@ def one_element(array):
 
 TENSORS = [
     ("Linear", (6, 6), "weight", lambda array: array.T, "transposed-weight", (3, 6)),
-    ("Linear", (6, 5), "weight", lambda array: array * 2, "wrong-values", (3, 6)),
-    ("Linear", (6, 5), "weight", lambda array: -array, "wrong-values", (3, 6)),
     ("Linear", (6, 5), "weight", one_element, "wrong-values", (3, 6)),
     ("Linear", (6, 5), "bias", np.zeros_like, "wrong-values", (3, 6)),
     ("Conv2", (4, 4, 3), "weight", lambda array: array.transpose(1, 0, 2, 3), "permuted-weight", (2, 4, 7, 7)),
-    ("Conv2", (3, 4, 3), "weight", lambda array: array[:, ::-1], "permuted-weight", (2, 3, 7, 7)),
     ("Conv2", (3, 4, 3), "weight", lambda array: array[:, :, ::-1, ::-1], "permuted-weight", (2, 3, 7, 7)),
     ("BatchNorm2", (4,), "_variance", lambda array: array * (9 / 8), "wrong-values", (2, 4, 5, 5)),
-    ("BatchNorm2", (4,), "_mean", np.zeros_like, "wrong-values", (2, 4, 5, 5)),
 ]
 
 
@@ -50,13 +46,6 @@ def test_a_wrong_tensor_is_described(live, kind, sizes, name, function, code, sh
     assert cause.explained > 0.999
 
 
-def test_the_wrong_elements_are_told(live):
-    reference, port = pair(live, live.torch.nn.Linear(6, 5), live.paddle.nn.Linear(6, 5))
-    change(port[1], "weight", one_element)
-    message = live.cause(reference, port, random(3, 6)).message
-    assert "has 1 wrong of 30 values: [0, 1]" in message, "torch's index: a Linear of Paddle is transposed"
-
-
 def test_exchanged_statistics(live):
     reference, port = pair(live, live.torch.nn.BatchNorm2d(4), live.paddle.nn.BatchNorm2D(4))
     mean, variance = (getattr(port[1], name).numpy() for name in ("_mean", "_variance"))
@@ -64,18 +53,6 @@ def test_exchanged_statistics(live):
     port[1]._variance.set_value(np.abs(mean))
     reference[1].running_mean.abs_()
     assert live.cause(reference, port, random(2, 4, 5, 5)).name == "weight-of-another-layer"
-
-
-def test_weights_of_another_layer(live):
-    nn, other = live.torch.nn, live.paddle.nn
-    reference, port = live.equal(
-        nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6)),
-        other.Sequential(other.Linear(6, 6), other.Tanh(), other.Linear(6, 6)),
-    )
-    change(port[2], "weight", lambda _: port[0].weight.numpy())
-    cause = live.cause(reference, port, random(3, 6))
-    assert (cause.name, cause.port_path) == ("weight-of-another-layer", "2")
-    assert "`0.weight`" in cause.message
 
 
 def test_gates_in_another_order(live):

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from live_nets import model, random
 
+import tipchain
+
 
 def faults(found):
     return [(one.direction, one.port_path, one.reason) for one in found.verdicts if one.at_fault]
@@ -168,8 +170,6 @@ def test_a_convolution_that_pads_more_and_is_cut_is_the_same(live, start, fault)
 
 
 def test_dropout_that_drops_nothing_is_no_flattening_layer(live):
-    import tipchain
-
     def ours(nn):
         return {
             "conv": nn.Conv2d(3, 4, 3), "pool": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten(), "head": nn.Linear(4, 2)

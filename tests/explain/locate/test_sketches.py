@@ -83,7 +83,7 @@ def test_other_arrays_are_held_whole(shape, samples):
 
 
 def test_a_faithful_port_is_judged_from_sketches(live, nets):
-    found = live.locate(nets.torch.residual(3), nets.paddle.residual("", "", ""), random(*LARGE_BATCH))
+    found = live.locate(nets.torch(3), nets.paddle("", "", ""), random(*LARGE_BATCH))
     store = live.stores[-1]
     assert store.cut
     assert store.samples == 4, "nothing was run a second time"
@@ -96,7 +96,7 @@ def test_a_faithful_port_is_judged_from_sketches(live, nets):
 
 @pytest.mark.parametrize("mode", ["no shortcut", "cut gradient"])
 def test_a_fault_is_found_from_whole_tensors(live, nets, mode):
-    found = live.locate(nets.torch.residual(3), nets.paddle.residual("", mode, ""), random(*LARGE_BATCH))
+    found = live.locate(nets.torch(3), nets.paddle("", mode, ""), random(*LARGE_BATCH))
     assert live.stores[-1].samples is None, "they were run again"
     assert found.first.port_path == "2"
     assert found.first.closeness is Closeness.DIFFERS
@@ -144,7 +144,7 @@ def test_a_port_with_another_order_of_axes_is_judged_from_whole_tensors(live):
 
 
 def test_a_fault_is_looked_for_on_two_samples(live, nets):
-    found = live.locate(nets.torch.residual(3), nets.paddle.residual("", "no shortcut", ""), random(8, 3, 50, 50))
+    found = live.locate(nets.torch(3), nets.paddle("", "no shortcut", ""), random(8, 3, 50, 50))
     assert found.first.port_path == "2"
     assert found.port.trace.calls[0].inputs[0].shape[0] == 2, "of what is judged"
     assert found.port.outputs[0].shape[0] == 8, "of what the models gave"
@@ -180,13 +180,13 @@ def test_tensors_that_are_small_beside_the_parameters_are_held_whole(live):
 @pytest.mark.parametrize("mode", ["", "no shortcut"])
 def test_where_the_room_ends_whole_tensors_are_compared_with_outlines(live, nets, monkeypatch, mode):
     monkeypatch.setattr(live, "room", 4 * 73728 * 8)
-    found = live.locate(nets.torch.residual(3), nets.paddle.residual("", mode, ""), random(*LARGE_BATCH))
+    found = live.locate(nets.torch(3), nets.paddle("", mode, ""), random(*LARGE_BATCH))
     assert (found.first and found.first.port_path) == ("2" if mode else None)
     assert mode or live.stores[-1].cut
 
 
 def test_a_model_in_train_mode_is_run_again_on_the_whole_batch(live, nets):
-    reference, port = nets.torch.residual(3), nets.paddle.residual("", "no shortcut", "")
+    reference, port = nets.torch(3), nets.paddle("", "no shortcut", "")
     live.equal(reference, port)
     reference.train()
     port.train()
