@@ -31,9 +31,9 @@ def torch_fused(net, *given):
     return y.transpose(1, 2).flatten(2)
 
 
-def torch_joined(net, *given, dropout=torch.nn.functional.dropout):
+def torch_joined(net, *given):
     q, k, v = (one.unflatten(-1, (HEADS, -1)).transpose(1, 2).flatten(0, 1) for one in given)
-    weights = dropout((q @ k.mT / (WIDE // HEADS) ** 0.5).softmax(-1), RATE, net.training)
+    weights = torch.nn.functional.dropout((q @ k.mT / (WIDE // HEADS) ** 0.5).softmax(-1), RATE, net.training)
     return (weights @ v).unflatten(0, (-1, HEADS)).transpose(1, 2).flatten(2)
 
 

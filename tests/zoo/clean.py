@@ -23,10 +23,9 @@ class Equal:
         """The net."""
         return self.id.partition("-")[0]
 
-    def build(self, *, double: bool = False) -> Pair:
+    def build(self) -> Pair:
         """Return the pair."""
-        edits = {"port_edits": self.port_edits, "reference_edits": self.reference_edits}
-        return pair(self.family, double=double, **edits, **self.how)
+        return pair(self.family, port_edits=self.port_edits, reference_edits=self.reference_edits, **self.how)
 
 
 def _port(name: str, *texts: str, **how: Any) -> Equal:

@@ -57,8 +57,6 @@ LABELS = [0, 1, 2, 3, 4, 0, 1, 1, 0, 2]
 def transform(
     raw: Any,
     *,
-    short: int = SHORT,
-    exact: bool = False,
     method: Any = Image.Resampling.BILINEAR,
     mean: Any = MEAN,
     std: Any = STD,
@@ -68,13 +66,7 @@ def transform(
 ) -> Any:
     """Return an image as ImageNet's evaluation makes it, float32 ``[3, 32, 32]``."""
     high, wide = raw.shape[:2]
-    size = (
-        (short, short)
-        if exact
-        else (short, int(short * high / wide))
-        if wide < high
-        else (int(short * wide / high), short)
-    )
+    size = (SHORT, int(SHORT * high / wide)) if wide < high else (int(SHORT * wide / high), SHORT)
     small = np.asarray(Image.fromarray(raw).resize(size, method))
     top, left = (0 if corner else round((length - CROP) / 2) + moved for length in small.shape[:2])
     pixels = small[top : top + CROP, left : left + CROP] / scale

@@ -91,9 +91,9 @@ def load(name: str, edits: Edits = ()) -> ModuleType:
     return module
 
 
-def stir(model: torch.nn.Module, seed: int = 7) -> None:
+def stir(model: torch.nn.Module) -> None:
     """Give norms, biases and running statistics values that are not those of a fresh model."""
-    draw = torch.Generator().manual_seed(seed)
+    draw = torch.Generator().manual_seed(7)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim <= 1:
@@ -103,19 +103,6 @@ def stir(model: torch.nn.Module, seed: int = 7) -> None:
                 buffer.copy_(0.2 * torch.randn(buffer.shape, generator=draw))
             elif name.endswith("running_var"):
                 buffer.copy_(0.5 + torch.rand(buffer.shape, generator=draw))
-
-
-def to_double(port: Any) -> None:
-    """Let a port hold float64; its integers stay, and the state of a recurrent layer's dropout, which Paddle cannot cast."""
-    kept = [
-        (layer, name, layer._buffers.pop(name))
-        for layer in port.sublayers(include_self=True)
-        for name, buffer in list(layer._buffers.items())
-        if buffer is not None and "float" not in str(buffer.dtype)
-    ]
-    port.to(dtype="float64")
-    for layer, name, buffer in kept:
-        layer._buffers[name] = buffer
 
 
 def named_for_paddle(
@@ -162,7 +149,6 @@ def pair(
     data: bool = False,
     metrics: bool = False,
     step: bool = False,
-    double: bool = False,
     strict: bool = True,
 ) -> Pair:
     """Make a pair of a family.
@@ -177,7 +163,6 @@ def pair(
         data: whether the samples and both transforms go along.
         metrics: whether both metrics go along.
         step: whether it is trained by the steps of the family.
-        double: whether the models hold float64.
         strict: whether the port must hold all that was converted.
     """
     theirs = load(f"{family}_torch", reference_edits)
@@ -186,9 +171,6 @@ def pair(
     reference = theirs.build()
     stir(reference)
     port = ours.build()
-    if double:
-        reference.double()
-        to_double(port)
     state = {name: value.numpy().copy() for name, value in reference.state_dict().items()}
     fill(port, ours.convert(state), strict=strict)
     training = training or family in RECURRENT

@@ -48,16 +48,15 @@ def grouped(x, *sizes):
     return made.reshape([count, channels, *rest])
 
 
-def attend(m, x, *, exchanged=False, axis=-1, scale=0.5, causal=False):
+def attend(m, x, *, scale=0.5, causal=False):
     """Return attention with three heads; ``a`` makes the queries, ``b`` the keys."""
     q, k = (one.reshape([*x.shape[:2], 3, 2]) for one in (m.a(x), m.b(x)))
-    q, k = (k, q) if exchanged else (q, k)
     scores = here(x).einsum("bqhd,bkhd->bhqk", q, k)
     scores = scores if scale is None else scores * scale
     if causal:
         seen = here(x).tril(here(x).ones_like(scores))
         scores = scores + (seen - 1) * 1e9
-    weights = here(x).nn.functional.softmax(scores, axis)
+    weights = here(x).nn.functional.softmax(scores, -1)
     return here(x).einsum("bhqk,bkhd->bqhd", weights, q)
 
 
@@ -72,7 +71,6 @@ def halves(m, x, first):
 
 ROWS, SEQUENCE, IMAGE = random(4, 6), 2 * random(2, 5, 6), random(2, 3, 6, 7)
 GRID = (np.random.default_rng(3).random((2, 4, 5, 2)) * 2.6 - 1.3).astype(np.float32)
-FLAGS = np.array([[1, 2, 0, 4, 0], [3, 0, 1, 1, 2]])
 EDITS = {
     "a flag": (
         "argument", "align_corners", "pass `align_corners=False` to `grid_sample`", (IMAGE, GRID),

@@ -200,14 +200,13 @@ def test_parameters_of_other_names_belong_together_where_their_values_are_equal(
 # flags
 
 
-def flags(reference, port, pairs=(), *, dtypes=True):
+def flags(reference, port):
     layers = pair_layers(reference, port)
     made = [
         PairedLayers(one.reference, reference.get_submodule(one.reference), one.port, port[int(one.port)])
         for one in layers
     ]
-    tensors = Tensors(reference, port, layers) if dtypes else None
-    return check_flags(reference, port, [*made, *pairs], tensors)
+    return check_flags(reference, port, made, Tensors(reference, port, layers))
 
 
 def test_a_layer_in_another_mode_than_its_model_is_told(live, pair):

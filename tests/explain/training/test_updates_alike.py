@@ -31,11 +31,11 @@ EQUAL = {
 }
 
 
-def clipped(kits, parameters, limit=1.0):
+def clipped(kits, parameters):
     made = kits.ours.SGD(parameters, lr=0.1)
 
     def clip(*_):
-        kits.torch.nn.utils.clip_grad_norm_(parameters, limit)
+        kits.torch.nn.utils.clip_grad_norm_(parameters, 1.0)
 
     made.register_step_pre_hook(clip)
     return made
