@@ -139,14 +139,8 @@ def test_the_fix_of_a_padding_index_does_not_break_the_output(ours, theirs, fix)
     assert all(fix in one for one in fixes)
 
 
-class Log(torch.nn.Module):
-    def forward(self, x):
-        return torch.log(x)
-
-
-class PaddleLog(paddle.nn.Layer):
-    def forward(self, x):
-        return paddle.log(x)
+LOG = model(torch, lambda _: {}, lambda _, x: torch.log(x))
+PADDLE_LOG = model(paddle, lambda _: {}, lambda _, x: paddle.log(x))
 
 
 def with_logarithms(ours, theirs, inputs=GIVEN, **options):
@@ -158,7 +152,7 @@ def with_logarithms(ours, theirs, inputs=GIVEN, **options):
 
 
 def test_nan_on_one_side_is_told_where_it_is_born():
-    report = with_logarithms(torch.nn.Identity(), PaddleLog())
+    report = with_logarithms(torch.nn.Identity(), PADDLE_LOG)
     assert not report.passed
     assert report.first_divergence.port_path == "1"
     assert "NaN where the reference has none" in report.reasons["forward"]
@@ -168,7 +162,7 @@ def test_nan_on_one_side_is_told_where_it_is_born():
 
 @pytest.mark.parametrize(
     ("ours", "theirs", "inputs", "place"),
-    [(Log(), PaddleLog(), GIVEN, "1"), (torch.nn.Tanh(), paddle.nn.Tanh(), np.where(GIVEN > 1, np.nan, GIVEN), "")],
+    [(LOG, PADDLE_LOG, GIVEN, "1"), (torch.nn.Tanh(), paddle.nn.Tanh(), np.where(GIVEN > 1, np.nan, GIVEN), "")],
     ids=["of a layer", "of the inputs"],
 )
 def test_nan_on_both_sides_fails_unless_it_may_be_there(ours, theirs, inputs, place):
@@ -186,24 +180,18 @@ def test_a_layer_that_makes_numbers_of_nan_is_at_fault():
     assert "no NaN where the reference has some" in report.reasons["forward"]
 
 
-class Root(torch.nn.Module):
-    def forward(self, x):
-        return torch.sqrt(x * 0) + x
-
-
-class PaddleRoot(paddle.nn.Layer):
-    def forward(self, x):
-        return paddle.sqrt(x * 0) + x
-
-
 def test_gradients_that_are_nan_on_both_sides_fail_unless_they_may_be_there():
-    report = with_logarithms(Root(), PaddleRoot())
+    roots = (
+        model(torch, lambda _: {}, lambda _, x: torch.sqrt(x * 0) + x),
+        model(paddle, lambda _: {}, lambda _, x: paddle.sqrt(x * 0) + x),
+    )
+    report = with_logarithms(*roots)
     assert report.stages["forward"].value == "PASS"
     assert report.stages["backward"].value == "FAIL"
     assert report.first_divergence.port_path == "1", "of the code of this layer, not of the layers before or after it"
     assert "a gradient with NaN first, on both sides" in report.reasons["backward"]
     assert (report.diagnoses[0].code, report.diagnoses[0].port_path) == ("nan", "1")
-    allowed = with_logarithms(Root(), PaddleRoot(), equal_nan=True)
+    allowed = with_logarithms(*roots, equal_nan=True)
     assert allowed.passed, str(allowed)
     assert "equal values" not in allowed.reasons["backward"], "there is no tie"
 

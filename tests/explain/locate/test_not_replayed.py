@@ -14,16 +14,14 @@ from tipchain.explain.locate.verdicts import Closeness
 INPUT = {"args": np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)}
 
 
-class Reference(torch.nn.Module):
-    """A layer that is added to what its model kept, and one after it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.first, self.held, self.last = (torch.nn.Linear(6, 6) for _ in range(3))
-
-    def forward(self, x):
-        return self.last(torch.tanh(self.held(self.first(x)) + x))
+def reference_model():
+    """Return a layer that is added to what its model kept, and one after it."""
+    torch.manual_seed(0)
+    return model(
+        torch,
+        lambda nn: {name: nn.Linear(6, 6) for name in ("first", "held", "last")},
+        lambda net, x: net.last(torch.tanh(net.held(net.first(x)) + x)),
+    )
 
 
 class Held(paddle.nn.Layer):
@@ -67,7 +65,7 @@ NAMES = {"first": "first", "held": "held", "last": "last"}
 
 
 def aligned(**options):
-    reference = Reference()
+    reference = reference_model()
     report = tipchain.align(reference, Port(reference, **options), INPUT, names=NAMES, causes=False)
     return report, {(one.direction, one.port_path): one for one in report.layers}
 
@@ -111,7 +109,7 @@ def test_a_layer_that_keeps_something_from_call_to_call_is_not_accused():
         return net.last(paddle.tanh(net.held(net.first(x)) + x))
 
     layers = {"first": paddle.nn.Linear(6, 6), "held": Counting(), "last": paddle.nn.Linear(6, 6)}
-    reference, port = Reference(), model(paddle, lambda _: layers, forward)
+    reference, port = reference_model(), model(paddle, lambda _: layers, forward)
     report = copy_and_align(reference, port, INPUT)
     assert report.passed, str(report)
     told = {(one.direction, one.port_path): one.closeness for one in report.layers}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from live_nets import model
 
 from tipchain.explain.locate.trace import LARGE, NotHeld, Projected, Store
 from tipchain.explain.locate.verdicts import Closeness
@@ -116,20 +117,17 @@ def test_a_layer_whose_samples_depend_on_each_other_is_judged_in_float64(live):
     assert norm.own < 1e-10
 
 
-def of_channels_last(live, between=lambda x: x):
+def of_channels_last(live):
     """Return a port of two convolutions, ``first`` and ``second``, whose axes are in another order than torch's."""
-    nn = live.paddle.nn
 
-    class Last(nn.Layer):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first = nn.Conv2D(3, 8, 3, data_format="NHWC")
-            self.second = nn.Conv2D(8, 8, 3, data_format="NHWC")
+    def layers(nn):
+        first, second = (nn.Conv2D(channels, 8, 3, data_format="NHWC") for channels in (3, 8))
+        return {"first": first, "second": second}
 
-        def forward(self, x):
-            return self.second(between(self.first(x.transpose([0, 2, 3, 1])))).transpose([0, 3, 1, 2])
+    def forward(net, x):
+        return net.second(net.first(x.transpose([0, 2, 3, 1]))).transpose([0, 3, 1, 2])
 
-    return Last()
+    return model(live.paddle, layers, forward)
 
 
 def test_a_port_with_another_order_of_axes_is_judged_from_whole_tensors(live):
@@ -153,17 +151,13 @@ def test_a_fault_is_looked_for_on_two_samples(live, nets):
 def test_a_fault_of_a_later_sample_is_looked_for_on_all(live):
     torch, paddle = live.torch, live.paddle
 
-    class Last(paddle.nn.Layer):
-        def forward(self, x):
-            factors = paddle.to_tensor([1.0, 1.0, 1.0, 1.0, 1.0, 1.01, 1.0, 1.0], x.dtype)
-            return x * factors[: x.shape[0]].reshape([-1, 1])
+    def last(_, x):
+        factors = paddle.to_tensor([1.0, 1.0, 1.0, 1.0, 1.0, 1.01, 1.0, 1.0], x.dtype)
+        return x * factors[: x.shape[0]].reshape([-1, 1])
 
-    class Same(torch.nn.Module):
-        def forward(self, x):
-            return x * torch.ones(x.shape[0], 1, dtype=x.dtype)
-
-    reference = torch.nn.Sequential(torch.nn.Linear(6, LARGE // 4), Same(), torch.nn.ReLU())
-    port = paddle.nn.Sequential(paddle.nn.Linear(6, LARGE // 4), Last(), paddle.nn.ReLU())
+    same = model(torch, lambda _: {}, lambda _, x: x * torch.ones(x.shape[0], 1, dtype=x.dtype))
+    reference = torch.nn.Sequential(torch.nn.Linear(6, LARGE // 4), same, torch.nn.ReLU())
+    port = paddle.nn.Sequential(paddle.nn.Linear(6, LARGE // 4), model(paddle, lambda _: {}, last), paddle.nn.ReLU())
     found = live.locate(reference, port, random(8, 6))
     assert found.first is not None
     assert found.first.port_path == "1"
