@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from both_frameworks import paddle, torch
-from live_nets import CROSS_ENTROPY, copy_and_align
+from live_nets import CROSS_ENTROPY, copy_and_align, model
 
 import tipchain
 from tipchain.errors import Outcome
@@ -102,17 +102,11 @@ def test_a_gradient_that_torch_leaves_undefined_is_none():
         def backward(ctx, gradient):
             return gradient, None
 
-    class Halves(torch.nn.Sequential):
-        def forward(self, x):
-            return First.apply(self[0](x), self[1](x))
+    def layers(nn):
+        return {"a": nn.Linear(3, 4), "b": nn.Linear(3, 4)}
 
-    class PortedHalves(paddle.nn.Sequential):
-        def forward(self, x):
-            return self[0](x) + self[1](x).detach()
-
-    reference = Halves(torch.nn.Linear(3, 4), torch.nn.Linear(3, 4)).eval()
-    port = PortedHalves(paddle.nn.Linear(3, 4), paddle.nn.Linear(3, 4))
-    port.eval()
+    reference = model(torch, layers, lambda net, x: First.apply(net.a(x), net.b(x)))
+    port = model(paddle, layers, lambda net, x: net.a(x) + net.b(x).detach())
     assert copy_and_align(reference, port, np.ones((2, 3), np.float32)).passed
 
 

@@ -49,25 +49,21 @@ def test_code_that_changes_gradients_is_found_beside_a_tie():
 def test_a_block_that_uses_what_it_returns_too_is_no_tie(cut):
     """Torch's block returns the very gates that it multiplies by, Paddle's a copy of them."""
 
-    def gated(side, base, returned):
-        class Gated(base):
-            def __init__(self):
-                super().__init__()
-                self.gate, self.value = side.nn.Linear(4, 4), side.nn.Linear(4, 4)
+    def gated(side, returned):
+        def forward(net, x):
+            gates = side.nn.functional.softmax(net.gate(x), -1)
+            return net.value(x) * gates, returned(gates)
 
-            def forward(self, x):
-                gates = side.nn.functional.softmax(self.gate(x), -1)
-                return self.value(x) * gates, returned(gates)
-
+        block = model(side, lambda nn: {"gate": nn.Linear(4, 4), "value": nn.Linear(4, 4)}, forward)
         return model(
-            side, lambda nn: {"block": Gated(), "head": nn.Linear(4, 3)}, lambda net, x: both(net, *net.block(x))
+            side, lambda nn: {"block": block, "head": nn.Linear(4, 3)}, lambda net, x: both(net, *net.block(x))
         )
 
     def both(net, made, gates):
         return net.head(made), gates
 
-    reference = gated(torch, torch.nn.Module, lambda gates: gates)
-    port = gated(paddle, paddle.nn.Layer, lambda gates: gates.detach() * 1 if cut else gates * 1)
+    reference = gated(torch, lambda gates: gates)
+    port = gated(paddle, lambda gates: gates.detach() * 1 if cut else gates * 1)
     report = copy_and_align(reference, port, GIVEN)
     assert report.passed is not cut, str(report)
     assert "equal values" not in str(report)
