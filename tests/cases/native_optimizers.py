@@ -1,7 +1,5 @@
 """Paddle's own optimizers where their formulas are not torch's, and a tiny net with a frozen layer."""
 
-from __future__ import annotations
-
 import paddle
 import torch
 

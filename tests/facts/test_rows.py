@@ -1,10 +1,9 @@
 """Every layer, function, optimizer and schedule of torch has a row, or stands here; rows name what both frameworks have."""
 
-from __future__ import annotations
-
 import inspect
 
 import pytest
+from both_frameworks import paddle, torch
 
 from tipchain.facts.functions import OF_TORCH, OTHERWISE
 from tipchain.facts.layers import CONTAINERS, KINDS
@@ -12,8 +11,6 @@ from tipchain.facts.optimizers import BY_CLASS
 from tipchain.facts.packed import spell_out
 from tipchain.facts.schedules import SCHEDULES
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
 pytestmark = pytest.mark.frameworks
 
 LAYERS = set(

@@ -1,18 +1,15 @@
 """What `tipchain.align` takes and refuses: labels of several arrays, pairs, swapped models, a schedule on one side."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
+from live_nets import CROSS_ENTROPY, SGD
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome, UsageError  # noqa: E402
-from tipchain.live.sources import open_callables  # noqa: E402
+import tipchain
+from tipchain.errors import Outcome, UsageError
+from tipchain.live.sources import open_callables
 
 pytestmark = pytest.mark.frameworks
 RANDOM = np.random.default_rng(0)
@@ -31,15 +28,8 @@ def torch_loss(output, labels):
     return TF.cross_entropy(output, labels["class"]) + TF.smooth_l1_loss(output, labels["box"])
 
 
-def paddle_loss(output, labels, smoothing=0.0):
-    entropy = PF.cross_entropy(output, labels["class"], label_smoothing=smoothing)
-    return entropy + PF.smooth_l1_loss(output, labels["box"])
-
-
-SGD = (
-    lambda parameters: torch.optim.SGD(parameters, 0.1),
-    lambda parameters, learning_rate: paddle.optimizer.SGD(learning_rate, parameters=parameters),
-)
+def paddle_loss(output, labels):
+    return PF.cross_entropy(output, labels["class"]) + PF.smooth_l1_loss(output, labels["box"])
 
 
 def test_a_mapping_of_labels_is_handed_to_both_losses_and_trained_with():
@@ -61,7 +51,7 @@ def test_a_tuple_of_labels_stays_a_tuple_and_a_list_of_numbers_is_an_array():
     assert report.stages["loss"] is Outcome.PASS, str(report)
     assert isinstance(seen[0], tuple)
     listed = {"args": X, "labels": CLASSES.tolist()}
-    report = tipchain.align(*pair(), listed, loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()))
+    report = tipchain.align(*pair(), listed, loss=CROSS_ENTROPY)
     assert report.passed, str(report)
 
 
@@ -125,11 +115,12 @@ def test_a_schedule_may_be_on_one_side_or_inside_of_the_optimizers_builder():
         return paddle.optimizer.SGD(paddle.optimizer.lr.StepDecay(0.1, 2, 0.5), parameters=parameters)
 
     step_lr = lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)  # noqa: E731
-    losses = torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()
     inputs = {"args": X, "labels": CLASSES}
-    report = tipchain.align(*pair(), inputs, loss=losses, optimizers=(SGD[0], step_decay), schedulers=(step_lr, None))
+    report = tipchain.align(
+        *pair(), inputs, loss=CROSS_ENTROPY, optimizers=(SGD[0], step_decay), schedulers=(step_lr, None)
+    )
     assert report.stages["schedule"] is report.stages["train"] is Outcome.PASS, str(report)
-    report = tipchain.align(*pair(), inputs, loss=losses, optimizers=SGD, schedulers=(step_lr, None))
+    report = tipchain.align(*pair(), inputs, loss=CROSS_ENTROPY, optimizers=SGD, schedulers=(step_lr, None))
     assert report.stages["schedule"] is Outcome.FAIL
     assert report.stages["train"] is Outcome.FAIL
     assert report.diagnoses[0].port_path == "scheduler"

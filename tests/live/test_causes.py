@@ -1,18 +1,14 @@
 """Causes of several layers: equal ones are one, others are not hidden behind them, refuted ones are not told."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from live_nets import model
+from both_frameworks import paddle, torch
+from live_nets import copy_and_align, model
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.explain.findings import Diagnosis, difference  # noqa: E402
-from tipchain.live import causes  # noqa: E402
-from tipchain.live.report import AlignmentReport  # noqa: E402
+import tipchain
+from tipchain.explain.findings import Diagnosis, difference
+from tipchain.live import causes
+from tipchain.live.report import AlignmentReport
 
 COUNT = 8
 IMAGES = {"args": np.random.default_rng(0).standard_normal((2, 4, 5, 5)).astype(np.float32)}
@@ -72,8 +68,7 @@ def test_the_same_code_in_several_layers_is_one_cause():
     torch.manual_seed(0)
     reference = blocks(torch, lambda net, x: net.b(torch.nn.functional.silu(net.a(x))))
     port = blocks(paddle, lambda net, x: net.b(paddle.nn.functional.relu(net.a(x))))
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(
+    report = copy_and_align(
         reference, port, {"args": np.random.default_rng(0).standard_normal((3, 6)).astype(np.float32)}
     )
     faults = {one.port_path for one in report.layers if one.at_fault}
@@ -107,8 +102,7 @@ def test_no_line_is_quoted_for_layers_that_a_container_calls():
     torch.manual_seed(0)
     reference = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 3))
     port = paddle.nn.Sequential(("0", paddle.nn.Linear(4, 6)), ("2", paddle.nn.Linear(6, 3)))
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, {"args": np.random.default_rng(0).random((5, 4), np.float32)})
+    report = copy_and_align(reference, port, {"args": np.random.default_rng(0).random((5, 4), np.float32)})
     (cause,) = report.diagnoses
     assert "relu" in cause.message
     assert "``" not in cause.message + cause.fix

@@ -1,14 +1,11 @@
 """The first cause that `tipchain.align` tells of one function of a model's own code that is called otherwise."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
+from live_nets import copy_and_align, model
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
+import tipchain
 
 pytestmark = pytest.mark.frameworks
 F, PF = torch.nn.functional, paddle.nn.functional
@@ -18,31 +15,19 @@ IMAGES = RANDOM.standard_normal((6, 8, 4, 4)).astype(np.float32)
 MASK = np.arange(5) < np.array([[3], [4]])
 
 
-class Reference(torch.nn.Module):
-    def __init__(self, code, layer):
-        super().__init__()
-        self.first, self.last, self.code = layer, torch.nn.PReLU(), code
-
-    def forward(self, x, *more):
-        return self.last(self.code(self.first(x), *more))
-
-
-class Port(paddle.nn.Layer):
-    def __init__(self, code, layer):
-        super().__init__()
-        self.first, self.last, self.code = layer, paddle.nn.PReLU(), code
-
-    def forward(self, x, *more):
-        return self.last(self.code(self.first(x), *more))
+def net(side, code, layer):
+    return model(
+        side, lambda nn: {"first": layer, "last": nn.PReLU()}, lambda net, x, *more: net.last(code(net.first(x), *more))
+    )
 
 
 def of_images(ours, theirs):
-    return Reference(ours, torch.nn.Conv2d(8, 8, 1)), Port(theirs, paddle.nn.Conv2D(8, 8, 1)), IMAGES
+    return net(torch, ours, torch.nn.Conv2d(8, 8, 1)), net(paddle, theirs, paddle.nn.Conv2D(8, 8, 1)), IMAGES
 
 
 def of_tokens(ours, theirs):
     tokens = RANDOM.standard_normal((2, 5, 2, 4)).astype(np.float32)
-    return Reference(ours, torch.nn.Linear(4, 4)), Port(theirs, paddle.nn.Linear(4, 4)), (tokens, MASK)
+    return net(torch, ours, torch.nn.Linear(4, 4)), net(paddle, theirs, paddle.nn.Linear(4, 4)), (tokens, MASK)
 
 
 def attend(x, mask):
@@ -73,7 +58,7 @@ def attended(x, mask):
             lambda x: 0.25 * x + 0.75 * x.abs(),
             lambda x: 0.4 * x + 0.6 * x.abs(),
             "parting multiply",
-            "what the reference does at test_causes_in_functions.py:73: `0.25 * x + 0.75 * x.abs()`",
+            "what the reference does at test_causes_in_functions.py:58: `0.25 * x + 0.75 * x.abs()`",
         ),
         (
             of_tokens,
@@ -86,8 +71,7 @@ def attended(x, mask):
 )
 def test_a_function_that_is_called_otherwise_is_the_first_cause(pair, ours, theirs, kind, told):
     reference, port, inputs = pair(ours, theirs)
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, inputs)
+    report = copy_and_align(reference, port, inputs)
     cause = report.diagnoses[0]
     assert f"{cause.code} {cause.name}" == kind, str(report)
     assert told in cause.message + cause.fix
@@ -99,8 +83,7 @@ def test_where_names_do_not_tell_two_calls_apart_their_settings_are_told():
         return paddle.roll(x, [1, 0], axis=[2, 3]) + paddle.roll(x, [0, 2], axis=[2, 3])
 
     reference, port, inputs = of_images(lambda x: torch.roll(x, (1, 0), (2, 3)) + torch.roll(x, (0, 3), (2, 3)), rolled)
-    tipchain.copy_weights(reference, port)
-    message = tipchain.align(reference, port, inputs).diagnoses[0].message
+    message = copy_and_align(reference, port, inputs).diagnoses[0].message
     assert "[0, 2]" in message
     assert "[0, 3]" in message
 
@@ -114,11 +97,10 @@ def test_a_log_softmax_that_stops_below_the_largest_is_told_as_what_it_is(layer,
     )
     if not layer:
         models = (
-            Reference(lambda x: F.log_softmax(x, 1), models[0][0]),
-            Port(lambda x: PF.log_softmax(x, 1), models[1][0]),
+            net(torch, lambda x: F.log_softmax(x, 1), models[0][0]),
+            net(paddle, lambda x: PF.log_softmax(x, 1), models[1][0]),
         )
-    tipchain.copy_weights(*models)
-    report = tipchain.align(*models, scale * IMAGES)
+    report = copy_and_align(*models, scale * IMAGES)
     assert report.passed is (scale == 1), str(report)
     assert [one.code for one in report.diagnoses] == ["function"] * (scale != 1)
     assert all("x - paddle.logsumexp(x, axis=1, keepdim=True)" in one.fix for one in report.diagnoses)
@@ -172,8 +154,7 @@ def unscaled(x):
 
 def test_a_call_too_few_is_told_at_the_line_that_makes_what_it_belongs_to():
     reference, port, inputs = of_images(scaled, unscaled)
-    tipchain.copy_weights(reference, port)
-    cause, *_ = tipchain.align(reference, port, inputs).diagnoses
+    cause, *_ = copy_and_align(reference, port, inputs).diagnoses
     assert (cause.code, cause.name) == ("missing-call", "multiply")
     assert cause.place.code == "y = paddle.tanh(x)"
     assert cause.reference_place.code == "y = torch.tanh(x) * 0.5"

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+from both_frameworks import paddle, torch
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.live.certify import certify, choose, faults_of  # noqa: E402
+import tipchain
+from tipchain.live.certify import certify, choose, faults_of
 
 
 def pair(*, pooled: bool = False):

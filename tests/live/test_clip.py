@@ -1,15 +1,12 @@
 """Clipping in a training loop, which `tipchain.align` is told of."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
+from live_nets import CROSS_ENTROPY
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome  # noqa: E402
+import tipchain
+from tipchain.errors import Outcome
 
 pytestmark = pytest.mark.frameworks
 RANDOM = np.random.default_rng(0)
@@ -24,8 +21,7 @@ def align(clip, grad_clip):
         lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9),
         lambda parameters: paddle.optimizer.Momentum(0.1, 0.9, parameters, grad_clip=grad_clip),
     )
-    losses = torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()
-    return tipchain.align(reference, port, INPUTS, loss=losses, optimizers=optimizers, clip=clip)
+    return tipchain.align(reference, port, INPUTS, loss=CROSS_ENTROPY, optimizers=optimizers, clip=clip)
 
 
 def by_norm(parameters):
@@ -45,7 +41,7 @@ def test_clipping_that_the_port_lacks_is_named_with_what_to_pass():
     assert report.stages["optimizer"] is Outcome.FAIL
     assert report.diagnoses[0].code == "setting"
     assert "clipped by nothing, the reference's by `" in report.diagnoses[0].message
-    assert "test_clip.py:44" in report.diagnoses[0].message
+    assert "test_clip.py:40" in report.diagnoses[0].message
     assert "`grad_clip=`" in report.diagnoses[0].fix
 
 

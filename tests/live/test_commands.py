@@ -1,7 +1,5 @@
 """`tipchain locate` and `certify`, and what a failed alignment adds by itself."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -14,6 +12,7 @@ import pytest
 from tiny_project import make_tiny_project
 
 from tipchain.cli import main
+from tipchain.live import worker
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.frameworks
@@ -96,8 +95,6 @@ def test_locate_takes_any_pair_of_callables_and_names_the_cause(here, capsys):
 
 def test_a_commands_time_counts_from_its_start(here, monkeypatch, capfd):
     """Importing and building count too: by then the minute is over, and no layer is run."""
-    from tipchain.live import worker
-
     began = worker.time.monotonic() - 60
     monkeypatch.setattr(worker.time, "monotonic", lambda: began)
     assert main(["locate", *options(), "--within", "1m"]) == 1

@@ -1,20 +1,16 @@
 """Data and metrics of `tipchain.align` and of the command line."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
+from live_nets import copy_and_align
 from tiny_project import make_tiny_project
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.cli import main  # noqa: E402
-from tipchain.errors import Outcome, UsageError  # noqa: E402
-from tipchain.live.report import AlignmentReport  # noqa: E402
+from tipchain.cli import main
+from tipchain.errors import Outcome, UsageError
+from tipchain.live.report import AlignmentReport
 
 pytestmark = pytest.mark.frameworks
 RANDOM = np.random.default_rng(0)
@@ -29,8 +25,7 @@ def accuracy(outputs, labels):
 
 def align(**given):
     reference, port = torch.nn.Linear(6, 4), paddle.nn.Linear(6, 4)
-    tipchain.copy_weights(reference, port)
-    return tipchain.align(reference, port, INPUTS, **given)
+    return copy_and_align(reference, port, INPUTS, **given)
 
 
 def test_equal_data_and_metrics_pass():

@@ -1,21 +1,17 @@
 """What a difference of construction does: these inputs show it, others or a training would, or nothing does."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
 import pytest
-from live_nets import model
+from both_frameworks import paddle, torch
+from live_nets import copy_and_align, model
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome  # noqa: E402
-from tipchain.explain.locate.trace import LARGE, Store  # noqa: E402
-from tipchain.live import align as live_align  # noqa: E402
+import tipchain
+from tipchain.errors import Outcome
+from tipchain.explain.locate.trace import LARGE, Store
+from tipchain.live import align as live_align
 
 pytestmark = pytest.mark.frameworks
 SMALL = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
@@ -37,7 +33,6 @@ LINEARS = torch.nn.Linear(3, 3), paddle.nn.Linear(3, 3)
 
 
 def own(side, attributes):
-    """Return a layer of a user's own that scales by what it keeps, and clips."""
     return model(side, lambda _: attributes, lambda net, x: (x * x / (x * x + net.eps)) * x.clip(-net.most, net.most))
 
 
@@ -118,17 +113,6 @@ def test_an_activation_inside_a_norm_is_tried_with_it(act, fused, port):
     assert port != "layer" or report.passed or report.diagnoses[0].fix == "make `2` a `paddle.nn.ReLU6`"
 
 
-class Calls(paddle.nn.Layer):
-    """A norm, and an activation that is no layer."""
-
-    def __init__(self, name="relu6", epsilon=1e-5):
-        super().__init__()
-        self.name, self.norm = name, paddle.nn.BatchNorm2D(4, epsilon=epsilon)
-
-    def forward(self, x):
-        return getattr(paddle.nn.functional, self.name)(self.norm(x))
-
-
 def wide_norm(act):
     """Return torch's norm with an activation, of which an input shows values far from zero."""
     norm = NormAct(4, act)
@@ -151,15 +135,14 @@ def test_layers_that_are_built_otherwise_are_one_cause_where_the_inputs_show_it_
 
 
 def test_a_function_that_these_inputs_do_not_tell_from_another_is_not_blamed():
-    report = align(
-        (torch.nn.Conv2d(3, 4, 3), NormAct(4, torch.nn.ReLU6())), (paddle.nn.Conv2D(3, 4, 3), Calls()), IMAGES
+    calls = model(
+        paddle, lambda nn: {"norm": nn.BatchNorm2D(4)}, lambda net, x: paddle.nn.functional.relu6(net.norm(x))
     )
+    report = align((torch.nn.Conv2d(3, 4, 3), NormAct(4, torch.nn.ReLU6())), (paddle.nn.Conv2D(3, 4, 3), calls), IMAGES)
     assert report.passed, str(report)
 
 
 def coded(side, function):
-    """Return a net of three layers with code between them."""
-
     def make(nn):
         return {"first": nn.Linear(3, 8), "second": nn.Linear(8, 8), "last": nn.Linear(8, 3)}
 
@@ -222,8 +205,7 @@ def relu6(x):
 def test_code_is_tried_on_large_values_that_the_inputs_do_not_show(ours, theirs, cause):
     torch.manual_seed(0)
     reference, port = coded(torch, ours), coded(paddle, theirs)
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, {"args": SMALL})
+    report = copy_and_align(reference, port, {"args": SMALL})
     assert [one.code for one in report.diagnoses] == [cause] * bool(cause), str(report)
     assert report.passed is not bool(cause)
     assert report.stages["forward"] is Outcome.PASS, "these inputs do not show it"
@@ -238,8 +220,7 @@ def test_code_is_tried_on_large_values_that_the_inputs_do_not_show(ours, theirs,
 def test_what_differs_with_large_values_in_float32_alone_is_no_fault():
     torch.manual_seed(0)
     reference, port = coded(torch, spread_well), coded(paddle, spread)
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, {"args": 8 * SMALL})
+    report = copy_and_align(reference, port, {"args": 8 * SMALL})
     assert report.passed, str(report)
     assert not report.diagnoses
 
@@ -278,8 +259,7 @@ def test_a_model_that_refuses_large_values_is_said_not_to_be_tried_with_them():
     reference, port = (
         model(side, lambda nn: {"first": nn.Linear(3, 8), "last": nn.Linear(8, 3)}, careful) for side in (torch, paddle)
     )
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, {"args": SMALL})
+    report = copy_and_align(reference, port, {"args": SMALL})
     assert report.passed, str(report)
     assert "; code between the layers was not tried with large values: " in report.reasons["forward"]
     assert "ValueError: too large" in report.reasons["forward"]
@@ -299,8 +279,7 @@ def crossed(side):
 
 def test_what_shares_the_memory_of_its_input_leaves_it_as_it_is():
     reference, port = crossed(torch), crossed(paddle)
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, {"args": SMALL})
+    report = copy_and_align(reference, port, {"args": SMALL})
     assert report.passed, str(report)
 
 
@@ -316,8 +295,7 @@ def twice(side, *, own):
 
 def test_code_that_uses_the_weight_of_a_layer_by_itself_has_the_larger_one():
     reference, port = twice(torch, own=False), twice(paddle, own=True)
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, {"args": SMALL})
+    report = copy_and_align(reference, port, {"args": SMALL})
     assert report.passed, str(report)
 
 
@@ -332,41 +310,23 @@ def test_a_port_left_in_another_mode_fails_if_a_layer_minds(rate, effect):
     assert report.passed is (effect == "none")
 
 
-def front(library, base, *, cut):
+def front(side, cut):
     """Return a net whose first layer has no parameters, and lets no gradient through if ``cut``."""
 
-    class Front(base):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("scale", library.ones([3]))
+    def forward(net, x):
+        with side.no_grad() if cut else nullcontext():
+            return (x * net.scale).exp()
 
-        def forward(self, x):
-            return (x * self.scale).exp()
-
-    class Cut(Front):
-        def forward(self, x):
-            with library.no_grad():
-                return super().forward(x)
-
-    return Cut() if cut else Front()
+    return model(side, lambda _: {"scale": np.ones(3, np.float32)}, forward)
 
 
-def single(base, norm):
+def single(side):
     """Return a net whose first layer normalizes single numbers: the gradient that flows through is zero, but for rounding."""
-
-    class Single(base):
-        def __init__(self):
-            super().__init__()
-            self.norm = norm(1)
-
-        def forward(self, x):
-            return self.norm(x.unsqueeze(-1)).squeeze(-1) + x
-
-    return Single()
+    return model(side, lambda nn: {"norm": nn.LayerNorm(1)}, lambda net, x: net.norm(x.unsqueeze(-1)).squeeze(-1) + x)
 
 
 def test_a_gradient_that_is_only_rounding_is_none():
-    layers = single(torch.nn.Module, torch.nn.LayerNorm), single(paddle.nn.Layer, paddle.nn.LayerNorm)
+    layers = single(torch), single(paddle)
     torch.nn.init.constant_(layers[0].norm.weight, 0.3)
     layers[0].requires_grad_(False)
     for one in layers[1].parameters():
@@ -377,7 +337,7 @@ def test_a_gradient_that_is_only_rounding_is_none():
 
 @pytest.mark.parametrize(("ours", "theirs"), [(False, True), (True, True)])
 def test_a_layer_that_stops_a_gradient_that_the_inputs_do_not_take_is_told(ours, theirs, monkeypatch):
-    layers = front(torch, torch.nn.Module, cut=ours), front(paddle, paddle.nn.Layer, cut=theirs)
+    layers = front(torch, ours), front(paddle, theirs)
     report = align((layers[0], LINEARS[0]), (layers[1], LINEARS[1]))
     cut = theirs and not ours
     assert effects(report) == [("stop-gradient", "elsewhere")] * cut
@@ -389,45 +349,32 @@ def test_a_layer_that_stops_a_gradient_that_the_inputs_do_not_take_is_told(ours,
     assert not cut or report.first_divergence.port_path == "0"
 
 
-def prepared(library, base, linear, cut):
+def prepared(side, cut):
     """Return a net that prepares its input before any layer: inside a block it is detached, around it no gradient is recorded."""
 
-    class Block(base):
-        def __init__(self):
-            super().__init__()
-            self.layer = linear(3, 3)
+    def inside(net, x):
+        x = x * 2
+        return net.layer(x.detach() if cut == "block" else x)
 
-        def forward(self, x):
-            x = x * 2
-            return self.layer(x.detach() if cut == "block" else x)
+    def around(net, x):
+        with side.no_grad() if cut == "net" else nullcontext():
+            x = (x - x.mean()) / 2
+        return net.last(net.block(x))
 
-    class Net(base):
-        def __init__(self):
-            super().__init__()
-            self.block, self.last = Block(), linear(3, 3)
-
-        def forward(self, x):
-            with library.no_grad() if cut == "net" else nullcontext():
-                x = (x - x.mean()) / 2
-            return self.last(self.block(x))
-
-    return Net()
+    block = model(side, lambda nn: {"layer": nn.Linear(3, 3)}, inside)
+    return model(side, lambda nn: {"block": block, "last": nn.Linear(3, 3)}, around)
 
 
 @pytest.mark.parametrize(
     ("ours", "theirs", "fix"),
     [
-        ("", "block", "`return self.layer(x.detach() if cut"),
+        ("", "block", "`return net.layer(x.detach() if cut"),
         ("", "net", "in the forward of the model itself"),
         ("net", "net", None),
     ],
 )
 def test_code_before_all_layers_that_cuts_off_the_gradient_of_the_inputs_is_told(ours, theirs, fix):
-    reference = prepared(torch, torch.nn.Module, torch.nn.Linear, ours).eval()
-    port = prepared(paddle, paddle.nn.Layer, paddle.nn.Linear, theirs)
-    port.eval()
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, {"args": SMALL})
+    report = copy_and_align(prepared(torch, ours), prepared(paddle, theirs), {"args": SMALL})
     assert report.passed is (fix is None)
     if fix is None:
         return
@@ -451,8 +398,7 @@ def padded(row, indices, tokens):
     ours, theirs = build(torch, LINEARS[0], indices[0]), build(paddle, LINEARS[1], indices[1])
     with torch.no_grad():
         ours.embed.weight[0] = row
-    tipchain.copy_weights(ours, theirs)
-    report = tipchain.align(ours, theirs, {"args": tokens})
+    report = copy_and_align(ours, theirs, {"args": tokens})
     found = [one for one in report.findings if one.name in ("padding-idx", "padding-row")]
     return report, found[0].effect if found else None, found[0].fix if found else ""
 
@@ -479,8 +425,6 @@ def test_an_index_of_padding_is_judged_by_its_row_and_its_gradient(row, indices,
 
 
 def halves(side, one, other):
-    """Return a net of two parts that each begin with an embedding."""
-
     def half(embed):
         return model(side, lambda nn: {"embed": embed, "fc": nn.Linear(3, 3)}, lambda net, x: net.fc(net.embed(x)))
 
@@ -495,34 +439,28 @@ def test_a_layer_that_several_parts_share_is_weighed_under_all_its_names(tokens,
     ours, theirs = halves(torch, one, other), halves(paddle, shared, shared)
     with torch.no_grad():
         ours.a.embed.weight[0] = 1.0
-    tipchain.copy_weights(ours, theirs)
-    report = tipchain.align(ours, theirs, {"args": tokens}, causes=False)
+    report = copy_and_align(ours, theirs, {"args": tokens}, causes=False)
     assert {one.port_path for one in report.findings if one.name == "padding-idx"} >= {"b.embed"}
     assert report.passed is passed, str(report)
 
 
-def tied(framework, base, *, apart):
-    """Return a model of two ends that share one matrix, or each have a copy of it."""
-
-    class Tied(base):
-        def __init__(self):
-            super().__init__()
-            self.words, self.norm = framework.nn.Embedding(11, 5), framework.nn.LayerNorm(5)
-            if apart:
-                self.out = self.create_parameter([11, 5])
-
-        def forward(self, tokens):
-            return self.norm(self.words(tokens)) @ (self.out if apart else self.words.weight).T
-
-    return Tied()
+def tied(side, **more):
+    return model(
+        side,
+        lambda nn: {"words": nn.Embedding(11, 5), "norm": nn.LayerNorm(5), **more},
+        lambda net, tokens: net.norm(net.words(tokens)) @ (net.out if more else net.words.weight).T,
+    )
 
 
 def test_a_weight_that_the_port_trains_twice_is_shown_by_its_gradient():
-    reference, port = tied(torch, torch.nn.Module, apart=False), tied(paddle, paddle.nn.Layer, apart=True)
+    reference, port = tied(torch), tied(paddle, out=paddle.create_parameter([11, 5], "float32"))
     for one in (port.words.weight, port.out):
         one.set_value(reference.words.weight.detach().numpy())
     report = tipchain.align(reference, port, {"args": np.arange(6).reshape(2, 3)})
+    assert report.stages["forward"] is Outcome.PASS
+    assert report.stages["backward"] is Outcome.FAIL
+    assert report.first_divergence.port_path == ""
     assert "gives words.weight another gradient" in report.reasons["backward"]
     (cause,) = report.diagnoses
     assert cause.code == "parting"
-    assert "return self.norm(self.words(tokens)) @ " in cause.message
+    assert "net.norm(net.words(tokens)) @ " in cause.message

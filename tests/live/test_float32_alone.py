@@ -1,13 +1,9 @@
 """References that insist on float32: they are judged in float64 all the same, where sums in another order are no difference."""
 
-from __future__ import annotations
-
 import numpy as np
-import paddle
 import pytest
-import torch
-from live_nets import model
-from torch import nn
+from both_frameworks import paddle, torch
+from live_nets import copy_and_align, model
 
 import tipchain
 
@@ -21,38 +17,33 @@ def insists(module, args):
             raise TypeError(f"float32 is needed, not {one.dtype}")
 
 
-class Port(paddle.nn.Layer):
-    def __init__(self, epsilon=1e-5, extra=False):
-        super().__init__()
-        self.conv = paddle.nn.Conv2D(8, 16, 3, padding=1)
-        self.norm = paddle.nn.BatchNorm2D(16, epsilon=epsilon)
-        self.pool = paddle.nn.AdaptiveAvgPool2D(1)
-        self.fc = paddle.nn.Linear(16, 4)
-        self.extra = extra
+def port(epsilon=1e-5):
+    def forward(net, x):
+        y = net.pool(net.norm(net.conv(x)) + 2)
+        return net.fc(paddle.flatten(y, 1))
 
-    def forward(self, x):
-        y = self.pool(self.norm(self.conv(x)) + 2)
-        y = self.fc(paddle.flatten(y, 1))
-        return paddle.nn.functional.relu(y) if self.extra else y
+    def layers(nn):
+        conv, norm = nn.Conv2D(8, 16, 3, padding=1), nn.BatchNorm2D(16, epsilon=epsilon)
+        return {"conv": conv, "norm": norm, "pool": nn.AdaptiveAvgPool2D(1), "fc": nn.Linear(16, 4)}
 
-
-class Reference(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv, self.norm = nn.Conv2d(8, 16, 3, padding=1), nn.BatchNorm2d(16)
-        self.pool, self.fc = nn.AdaptiveAvgPool2d(1), nn.Linear(16, 4)
-
-    def forward(self, x):
-        y = self.pool(self.norm(self.conv(x)) + 2)
-        made = torch.zeros(y.shape, dtype=y.dtype) + y  # what is made of the dtype that is told is in float64, too
-        return self.fc(torch.flatten(made, 1))
+    return model(paddle, layers, forward)
 
 
 @pytest.fixture
 def reference():
     """Return a reference that refuses float64, the model as a whole and each layer."""
+
+    def forward(net, x):
+        y = net.pool(net.norm(net.conv(x)) + 2)
+        made = torch.zeros(y.shape, dtype=y.dtype) + y  # what is made of the dtype that is told is in float64, too
+        return net.fc(torch.flatten(made, 1))
+
+    def layers(nn):
+        conv, norm = nn.Conv2d(8, 16, 3, padding=1), nn.BatchNorm2d(16)
+        return {"conv": conv, "norm": norm, "pool": nn.AdaptiveAvgPool2d(1), "fc": nn.Linear(16, 4)}
+
     torch.manual_seed(0)
-    made = Reference().eval()
+    made = model(torch, layers, forward)
     for one in made.modules():
         one.register_forward_pre_hook(insists)
     with pytest.raises(TypeError, match="float32 is needed"):
@@ -60,21 +51,15 @@ def reference():
     return made.float()
 
 
-def align(reference, port):
-    port.eval()
-    tipchain.copy_weights(reference, port)
-    return tipchain.align(reference, port, IMAGES)
-
-
 def test_sums_in_another_order_are_no_difference(reference):
-    report = align(reference, Port())
+    report = copy_and_align(reference, port(), IMAGES)
     assert report.passed, str(report)
     assert {one.method for one in report.layers} == {"float64"}
     assert "judged in float32" not in report.reasons["forward"]
 
 
 def test_what_float32_cannot_tell_is_a_difference(reference):
-    report = align(reference, Port(epsilon=1.2e-5))
+    report = copy_and_align(reference, port(epsilon=1.2e-5), IMAGES)
     assert not report.passed
     assert report.first_divergence.port_path == "norm"
     assert report.first_divergence.own < 16 * 2.0**-23, "less than what float32 may be off by"
@@ -82,14 +67,12 @@ def test_what_float32_cannot_tell_is_a_difference(reference):
 
 
 def test_the_models_themselves_say_what_they_are(reference):
-    align(reference, Port())
+    copy_and_align(reference, port(), IMAGES)
     assert next(reference.parameters()).dtype == torch.float32
     assert torch.zeros(2, dtype=torch.float64).dtype == torch.float64
 
 
 class Single(paddle.nn.Layer):
-    """An activation without a kernel for float64."""
-
     def forward(self, x):
         if x.dtype != paddle.float32:
             raise TypeError("no kernel for float64")
@@ -99,8 +82,15 @@ class Single(paddle.nn.Layer):
 def with_single(epsilon=1e-5):
     """Return a reference, and a port of which one layer does not run in float64: a mean of many elements is rounded in both."""
     torch.manual_seed(0)
-    parts = (nn.BatchNorm2d(8), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4))
-    reference = nn.Sequential(*parts).eval()
+    parts = (
+        torch.nn.BatchNorm2d(8),
+        torch.nn.AdaptiveAvgPool2d(1),
+        torch.nn.Flatten(),
+        torch.nn.Linear(8, 8),
+        torch.nn.ReLU(),
+        torch.nn.Linear(8, 4),
+    )
+    reference = torch.nn.Sequential(*parts).eval()
     port = paddle.nn.Sequential(
         paddle.nn.BatchNorm2D(8, epsilon=epsilon),
         paddle.nn.AdaptiveAvgPool2D(1),
@@ -110,8 +100,7 @@ def with_single(epsilon=1e-5):
         paddle.nn.Linear(8, 4),
     )
     port.eval()
-    tipchain.copy_weights(reference, port)
-    return tipchain.align(
+    return copy_and_align(
         reference, port, np.random.default_rng(1).standard_normal((2, 8, 300, 300)).astype(np.float32) + 3
     )
 
@@ -147,8 +136,7 @@ def test_constants_from_numpy_in_float32_are_in_float64_with_the_model():
     reference, port = (
         model(side, lambda nn: {"fc": nn.Linear(4, 4)}, forward) for side, forward in ((torch, ours), (paddle, theirs))
     )
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, IMAGES[:, :4, 0, 0])
+    report = copy_and_align(reference, port, IMAGES[:, :4, 0, 0])
     assert report.passed, str(report)
     assert "float64" not in " ".join(report.reasons.values()), str(report)
 
@@ -175,8 +163,7 @@ def test_what_float64_alone_tells_apart_is_the_same_function_in_float32():
     seen[1] = 0
     ours, port = model(torch, layers, masked), model(paddle, layers, ported)
     port.factor = 1.0
-    tipchain.copy_weights(ours, port)
-    report = tipchain.align(ours, port, (x, seen))
+    report = copy_and_align(ours, port, (x, seen))
     assert report.passed, str(report)
     assert report.reasons["forward"].startswith("the outputs differ in float64 alone")
     assert report.stages["backward"].value == "SKIP"

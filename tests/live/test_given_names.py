@@ -1,21 +1,17 @@
 """Names that the user gives settle which layers belong together; those that lead nowhere are refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.cli import main  # noqa: E402
-from tipchain.errors import InputError, UsageError, WeightsError  # noqa: E402
-from tipchain.live.sources import open_case  # noqa: E402
-from tipchain.weights.given_names import read_names  # noqa: E402
+import tipchain
+from tipchain.cli import main
+from tipchain.errors import InputError, UsageError, WeightsError
+from tipchain.live.sources import open_case
+from tipchain.weights.given_names import read_names
 
 ROOT = Path(__file__).resolve().parents[2]
 MODE = "lite_train_lite_infer"
@@ -63,20 +59,8 @@ def here(tmp_path, monkeypatch, forked):
 
 
 def locate(names, *more):
-    return main(
-        [
-            "locate",
-            "--reference",
-            "twins:reference",
-            "--port",
-            "twins:port",
-            "--inputs",
-            "inputs.npz",
-            "--names",
-            names,
-            *more,
-        ]
-    )
+    words = "locate --reference twins:reference --port twins:port --inputs inputs.npz --names"
+    return main([*words.split(), names, *more])
 
 
 def test_a_map_says_which_layer_is_which(here, capsys):
@@ -122,22 +106,12 @@ def test_names_are_added_to_those_of_a_case(tmp_path, forked):
         open_case(case, MODE, names=read_names(file))
 
 
-def models():
-    return (
-        torch.nn.Sequential(torch.nn.Conv1d(2, 2, 1), torch.nn.BatchNorm1d(2), torch.nn.ReLU()),
-        paddle.nn.Sequential(paddle.nn.Conv1D(2, 2, 1), paddle.nn.BatchNorm1D(2), paddle.nn.ReLU()),
+def test_align_refuses_names_that_lead_nowhere():
+    models = (
+        torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU()),
+        paddle.nn.Sequential(paddle.nn.Linear(3, 2), paddle.nn.ReLU()),
     )
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        ({"0.wieght": "0.weight"}, r"torch model has no '0.wieght', did you mean '0.weight'"),
-        ({"0.weight": "0.weight + 0.nothing"}, r"the Paddle model has no '0.nothing'"),
-        ({"0": "2"}, r"'0': '2' of the Paddle model holds no tensors"),
-    ],
-)
-def test_align_refuses_names_that_lead_nowhere(names, message):
-    array = np.ones((1, 2, 3), np.float32)
-    with pytest.raises(UsageError, match=message):
-        tipchain.align(*models(), {"args": array}, names=names)
+    with pytest.raises(UsageError, match=r"'0': '1' of the Paddle model holds no tensors"):
+        tipchain.align(*models, np.ones((1, 3), np.float32), names={"0": "1"})
+    with pytest.raises(UsageError, match=r"torch model has no '0.wieght', did you mean '0.weight'"):
+        tipchain.align(*models, np.ones((1, 3), np.float32), names={"0.wieght": "0.weight"})

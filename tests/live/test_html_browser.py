@@ -22,7 +22,6 @@ def files(tmp_path_factory) -> dict[str, Path]:
 
 @pytest.fixture
 def page(browser, files) -> Iterator[chromium.Page]:
-    """Return the failing report, opened anew; whatever a test does, the page must have nothing to complain of."""
     browser.size(1200, 900)
     browser.open(files["failing"], prefers_color_scheme="light")
     yield browser

@@ -1,20 +1,17 @@
 """`tipchain.align(..., step=...)`: training loops of the user's, and what makes them part."""
 
-from __future__ import annotations
-
 import copy
 import re
 from functools import partial
 
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
+from live_nets import model
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.cli import main  # noqa: E402
-from tipchain.errors import Outcome, UsageError  # noqa: E402
+import tipchain
+from tipchain.cli import main
+from tipchain.errors import Outcome, UsageError
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore::UserWarning")]
 RANDOM = np.random.default_rng(0)
@@ -143,7 +140,6 @@ def simple(model, optimizer, batch, scheduler=None):
 
 
 def scaled(model, optimizer, batch, scheduler=None, fault=""):
-    """Do the same with a loss that is scaled before backward, with one thing wrong."""
     loss = PE(model(batch["args"]), batch["labels"])
     if fault == "twice":
         model(batch["args"])
@@ -236,29 +232,17 @@ def test_the_command_line_names_both_steps(tmp_path, monkeypatch, forked, capsys
     assert "FAIL  step: after step 0 the loss is " in capsys.readouterr().out
 
 
-class Turned(torch.nn.Module):
-    """Two matrices of its own."""
-
-    def __init__(self):
-        super().__init__()
-        self.first = torch.nn.Parameter(torch.linspace(-1, 1, 25).reshape(5, 5).sin())
-        self.second = torch.nn.Parameter(torch.linspace(-1, 1, 20).reshape(4, 5).cos())
-
-    def forward(self, x):
-        return torch.tanh(x @ self.first.T) @ self.second.T
-
-
-class TurnedPort(paddle.nn.Layer):
-    """The same, kept as Paddle's Linear keeps it."""
-
-    def __init__(self):
-        super().__init__()
-        for name, one in Turned().named_parameters():
-            value = paddle.nn.initializer.Assign(one.detach().numpy().T)
-            self.add_parameter(name, self.create_parameter(one.shape[::-1], default_initializer=value))
-
-    def forward(self, x):
-        return paddle.tanh(x @ self.first) @ self.second
+def turned(side):
+    """Return two matrices of a model's own, each kept as the framework's Linear keeps it."""
+    first, second = np.sin(np.linspace(-1, 1, 25)).reshape(5, 5), np.cos(np.linspace(-1, 1, 20)).reshape(4, 5)
+    values = {"first": first.astype(np.float32), "second": second.astype(np.float32)}
+    if side is torch:
+        made = {name: torch.nn.Parameter(torch.tensor(value)) for name, value in values.items()}
+        return model(torch, lambda _: made, lambda net, x: torch.tanh(x @ net.first.T) @ net.second.T)
+    made = {name: paddle.create_parameter(value.shape[::-1], "float32") for name, value in values.items()}
+    for name, value in values.items():
+        made[name].set_value(value.T.copy())
+    return model(paddle, lambda _: made, lambda net, x: paddle.tanh(x @ net.first) @ net.second)
 
 
 class Slow:
@@ -269,7 +253,7 @@ class Slow:
         self.slow = {name: one.detach().clone() for name, one in model.named_parameters()}
 
     def __call__(self, batch):
-        loss = (CE if isinstance(self.model, Turned) else PE)(self.model(batch["args"]), batch["labels"])
+        loss = (CE if isinstance(self.model, torch.nn.Module) else PE)(self.model(batch["args"]), batch["labels"])
         loss.backward()
         self.optimizer.step()
         self.optimizer.clear_grad() if hasattr(self.optimizer, "clear_grad") else self.optimizer.zero_grad()
@@ -283,8 +267,8 @@ class Slow:
 @pytest.mark.parametrize(("decay", "outcome"), [(0.8, Outcome.PASS), (0.81, Outcome.FAIL)])
 def test_matrices_of_a_models_own_are_compared_as_the_port_keeps_them(decay, outcome):
     report = tipchain.align(
-        Turned(),
-        TurnedPort(),
+        turned(torch),
+        turned(paddle),
         INPUTS,
         loss=(CE, PE),
         optimizers=OPTIMIZERS,

@@ -1,19 +1,16 @@
 """Losses that hold constants in float32, in runs in float64."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
+from live_nets import CROSS_ENTROPY, SGD, copy_and_align
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome  # noqa: E402
-from tipchain.explain.causes.losses import check_loss  # noqa: E402
-from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide  # noqa: E402
+import tipchain
+from tipchain.errors import Outcome
+from tipchain.explain.causes.losses import check_loss
+from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
 
 pytestmark = pytest.mark.frameworks
 WEIGHTS = np.array([0.1, 0.7, 0.3], np.float32)
@@ -22,8 +19,6 @@ TORCH, PADDLE = torch.nn.functional.cross_entropy, paddle.nn.functional.cross_en
 
 
 class Weighted:
-    """A loss of a user's own."""
-
     def __init__(self, function, weight):
         self.function, self.held = function, {"weight": [weight]}
 
@@ -70,17 +65,7 @@ def align(losses, scale=1.0):
     tipchain.copy_weights(ours, theirs)
     given = np.random.default_rng(0)
     inputs = {"args": given.standard_normal((6, 4), dtype=np.float32), "labels": np.array([0, 1, 2, 2, 1, 0])}
-    return tipchain.align(
-        ours,
-        theirs,
-        inputs,
-        loss=losses,
-        iterations=3,
-        optimizers=(
-            lambda ps, rate=0.1: torch.optim.SGD(ps, rate),
-            lambda ps, rate=0.1: paddle.optimizer.SGD(rate, ps),
-        ),
-    )
+    return tipchain.align(ours, theirs, inputs, loss=losses, iterations=3, optimizers=SGD)
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -97,7 +82,7 @@ def test_a_loss_with_float32_constants_trains_both_in_float64(name):
 
 def test_what_the_stage_of_the_loss_excuses_does_not_fail_the_training():
     """Paddle's softmax takes what is more than 64 below the largest output for 64 below."""
-    report = align((torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()), scale=300.0)
+    report = align(CROSS_ENTROPY, scale=300.0)
     assert "64 below" in report.reasons["loss"]
     assert report.stages["train"] is not Outcome.FAIL, report.reasons["train"]
     assert report.passed, str(report)
@@ -146,16 +131,12 @@ def test_a_training_of_what_does_not_run_in_float64_is_no_error():
             return super().forward(x)
 
     ours, theirs = torch.nn.Sequential(torch.nn.Linear(4, 3)), paddle.nn.Sequential(Single(4, 3))
-    tipchain.copy_weights(ours, theirs)
-    report = tipchain.align(
+    report = copy_and_align(
         ours,
         theirs,
         {"args": np.ones((2, 4), np.float32), "labels": np.array([0, 1])},
-        loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()),
-        optimizers=(
-            lambda ps, rate=0.1: torch.optim.SGD(ps, rate),
-            lambda ps, rate=0.1: paddle.optimizer.SGD(rate, ps),
-        ),
+        loss=CROSS_ENTROPY,
+        optimizers=SGD,
     )
     assert report.stages["train"] is Outcome.SKIP
     assert "the port does not run in float64" in report.reasons["train"]

@@ -1,16 +1,12 @@
 """Models that are called with lists and mappings of tensors, and models that keep tensors of an earlier call."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from live_nets import model
+from both_frameworks import paddle, torch
+from live_nets import copy_and_align, model
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome, UsageError  # noqa: E402
+import tipchain
+from tipchain.errors import Outcome, UsageError
 
 pytestmark = pytest.mark.frameworks
 RANDOM = np.random.default_rng(0)
@@ -35,16 +31,15 @@ class Port(paddle.nn.Layer):
         self.image, self.point, self.kind = paddle.nn.Linear(5, 4), paddle.nn.Linear(3, 4), paddle.nn.Embedding(4, 4)
         self.swapped = swapped
 
-    def forward(self, images, points, scale=None):
-        one, other = images[::-1] if self.swapped else images
-        made = self.image(one) - self.image(other).tanh() + self.point(points["value"]) * self.kind(points["index"])
-        return made if scale is None else made * scale["all"]
+    def forward(self, pictures, places, factor=None):
+        one, other = pictures[::-1] if self.swapped else pictures
+        made = self.image(one) - self.image(other).tanh() + self.point(places["value"]) * self.kind(places["index"])
+        return made if factor is None else made * factor["all"]
 
 
 def aligned(port, inputs, **options):
     reference = Reference()
-    tipchain.copy_weights(reference, port)
-    return tipchain.align(reference, port, inputs, **options)
+    return copy_and_align(reference, port, inputs, **options)
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,5 @@ def test_the_notebook_of_the_docs_runs_and_finds_the_mistake():
 
 
 def outputs(notebook) -> str:
-    """Return the texts and pages that a notebook's cells have."""
     shown = [one for cell in notebook.cells for one in cell.get("outputs", ())]
     return "\n".join(str(one.get("text", "")) + str(one.get("data", {}).get("text/html", "")) for one in shown)

@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
+import both_frameworks  # noqa: F401
 import pytest
-
-pytest.importorskip("torch")
-pytest.importorskip("paddle")
-
 from tiny_project import TinyProject, make_tiny_project
 
 from tipchain.errors import ExitCode
@@ -31,7 +28,6 @@ def project(tmp_path_factory):
 
 @pytest.fixture
 def edit(project):
-    """Edits files of the project for a while."""
     before = {path: path.read_text() for path in (*project.root.glob("tiny_*.py"), project.case)}
 
     def change(torch=TORCH_FORWARD, paddle=FORWARD, case=""):

@@ -1,18 +1,11 @@
 """A port whose code reads like the reference's is told at the one statement that reads otherwise."""
 
-from __future__ import annotations
-
-import importlib.util
-import sys
-
 import numpy as np
 import pytest
+from live_nets import copy_and_align, loaded
+from zoo.ports import in_paddle
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.explain.causes.lines import Code, Frame, at_line, functions_in, only_unlike, opposite, reading  # noqa: E402
+from tipchain.explain.causes.lines import Code, Frame, at_line, functions_in, only_unlike, opposite, reading
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]
 SOURCE = """\
@@ -54,13 +47,6 @@ class Net(nn.Module):
         )
         return y * self.names[0] + self.names[1]
 """
-WORDS = {
-    "nn.Parameter(torch.full((4,), 0.5))": "paddle.create_parameter([4], 'float32', default_initializer=nn.initializer.Constant(0.5))",
-    "torch": "paddle",
-    "nn.Module": "nn.Layer",
-    "nn.BatchNorm2d(width)": "nn.BatchNorm2D(num_features=width)",
-    "Conv2d": "Conv2D",
-}
 WRONG = {
     "a name for a call": ("g = self.gate(g)", "g = g"),
     "a product lost": ("y = y * g[:, :, None, None]", "y = y"),
@@ -71,29 +57,19 @@ WRONG = {
 }
 
 
-def written(folder, name, text):
-    path = folder / f"{name}.py"
-    path.write_text(text)
-    spec = importlib.util.spec_from_file_location(name, path)
-    sys.modules[name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def in_paddle(text):
-    for word, other in WORDS.items():
-        text = text.replace(word, other)
-    return text
+def ported(text):
+    own = "paddle.create_parameter([4], 'float32', default_initializer=nn.initializer.Constant(0.5))"
+    text = in_paddle(text).replace("F.sigmoid", "paddle.sigmoid").replace("nn.Parameter(paddle.full((4,), 0.5))", own)
+    return text.replace("nn.BatchNorm2D(width)", "nn.BatchNorm2D(num_features=width)")
 
 
 @pytest.mark.parametrize("mistake", WRONG)
 def test_the_statement_that_reads_otherwise_is_told(mistake, tmp_path):
     right, wrong = WRONG[mistake]
-    port_text = in_paddle(SOURCE).replace(right, wrong)
-    reference = written(tmp_path, "opposite_torch", SOURCE).Net()
-    port = written(tmp_path, "opposite_paddle", port_text).Net()
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, np.random.default_rng(0).standard_normal((2, 4, 6, 8)).astype("float32"))
+    port_text = ported(SOURCE).replace(right, wrong)
+    reference = loaded(tmp_path / "opposite_torch.py", SOURCE).Net()
+    port = loaded(tmp_path / "opposite_paddle.py", port_text).Net()
+    report = copy_and_align(reference, port, np.random.default_rng(0).standard_normal((2, 4, 6, 8)).astype("float32"))
     assert not report.passed
     cause, *_ = report.diagnoses
     assert cause.place.line == next(n for n, line in enumerate(port_text.split("\n"), 1) if wrong in line), str(report)
@@ -113,7 +89,7 @@ def test_a_statement_reads_alike_in_both_frameworks():
 
 
 def test_statements_stand_opposite_in_their_order(tmp_path):
-    texts = SOURCE, in_paddle(SOURCE).replace("        g = torch.sigmoid(g)\n".replace("torch", "paddle"), "")
+    texts = SOURCE, ported(SOURCE).replace("        g = torch.sigmoid(g)\n".replace("torch", "paddle"), "")
     files = [tmp_path / "ours.py", tmp_path / "theirs.py"]
     for file, text in zip(files, texts, strict=True):
         file.write_text(text)

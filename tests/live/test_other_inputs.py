@@ -1,20 +1,14 @@
 """Code that the given inputs do not tell from the reference's: sizes and batches written into it, padding, what is kept between calls."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from live_nets import model
+from both_frameworks import paddle, torch
+from live_nets import copy_and_align, model
+from other_inputs import EDGES, EXCUSED, FAULTS, IDS, IMAGES, NODES, PF, RAISING, SEQUENCES, TF, last
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-from other_inputs import EDGES, EXCUSED, FAULTS, IDS, IMAGES, NODES, PF, RAISING, SEQUENCES, TF, last  # noqa: E402
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome  # noqa: E402
-from tipchain.explain.locate.other_runs import other_batch, other_sizes, told_shapes  # noqa: E402
-from tipchain.explain.locate.runs import read_inputs  # noqa: E402
+from tipchain.errors import Outcome
+from tipchain.explain.locate.other_runs import other_batch, other_sizes, told_shapes
+from tipchain.explain.locate.runs import read_inputs
 
 pytestmark = pytest.mark.frameworks
 
@@ -36,8 +30,7 @@ def aligned(act, ported, *inputs, kind="sequences", training=False):
     torch.manual_seed(0)
     reference, port = net(torch, act, kind).train(training), net(paddle, ported, kind)
     port.train() if training else port.eval()
-    tipchain.copy_weights(reference, port)
-    return tipchain.align(reference, port, inputs, training=training)
+    return copy_and_align(reference, port, inputs, training=training)
 
 
 def keeping(net, x):
@@ -170,8 +163,7 @@ def test_the_layer_whose_code_raises_is_named():
     reference = torch.nn.Sequential(torch.nn.Linear(8, 8), Mean(), torch.nn.Linear(8, 8)).eval()
     port = paddle.nn.Sequential(paddle.nn.Linear(8, 8), FixedMean(), paddle.nn.Linear(8, 8))
     port.eval()
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, SEQUENCES)
+    report = copy_and_align(reference, port, SEQUENCES)
     assert report.reasons["forward"].startswith("1 (FixedMean): the port raises with inputs of shape [1, 7, 8]")
     assert (report.first_divergence.port_path, report.first_divergence.reference_path) == ("1", "1")
 

@@ -1,23 +1,18 @@
 """Models that agree in one mode and not in the other: `tipchain.align` runs them there too."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from live_nets import model
+from both_frameworks import paddle, torch
+from live_nets import copy_and_align, model
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome  # noqa: E402
+import tipchain
+from tipchain.errors import Outcome
 
 pytestmark = pytest.mark.frameworks
 WIDE, RATE = 8, 0.25
 
 
 def net(side, act, **layers):
-    """Return two layers, and what ``act`` does between them."""
     size = WIDE
     if "wide" in layers:
         size = layers["wide"].out_features if side is torch else layers["wide"].weight.shape[1]
@@ -28,45 +23,13 @@ def net(side, act, **layers):
     )
 
 
-class Path(torch.nn.Module):
-    """Drops the whole of a sample."""
-
-    def forward(self, x):
-        if not self.training:
-            return x
-        return x / (1 - RATE) * x.new_empty((len(x), 1, 1)).bernoulli_(1 - RATE)
+def path(net, x):
+    """Drop the whole of a sample."""
+    return x / (1 - RATE) * x.new_empty((len(x), 1, 1)).bernoulli_(1 - RATE) if net.training else x
 
 
-class PortedPath(paddle.nn.Layer):
-    def forward(self, x):
-        if not self.training:
-            return x
-        return x / (1 - RATE) * paddle.floor(1 - RATE + paddle.rand((len(x), 1, 1)))
-
-
-class Average(torch.nn.Module):
-    """Keeps an average of what it is given in train mode."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(WIDE))
-
-    def forward(self, x):
-        if self.training:
-            self.mean.mul_(0.9).add_(0.1 * x.mean((0, 1)).detach())
-        return x
-
-
-class PortedAverage(paddle.nn.Layer):
-    def __init__(self, decay=0.9):
-        super().__init__()
-        self.decay = decay
-        self.register_buffer("mean", paddle.zeros([WIDE]))
-
-    def forward(self, x):
-        if self.training:
-            self.mean.set_value(self.decay * self.mean + (1 - self.decay) * x.mean([0, 1]).detach())
-        return x
+def ported_path(net, x):
+    return x / (1 - RATE) * paddle.floor(1 - RATE + paddle.rand((len(x), 1, 1))) if net.training else x
 
 
 def aligned(ours, theirs, **more):
@@ -149,11 +112,6 @@ FAULTS = {
         lambda: {"act": lambda net, x: x * 3 if net.training else x},
         None,
     ),
-    "average": (
-        lambda: {"act": torch_layer, "drop": Average()},
-        lambda: {"act": torch_layer, "drop": PortedAverage(0.1)},
-        "buffer",
-    ),
 }
 
 
@@ -183,8 +141,7 @@ def test_a_dropout_that_the_references_eval_mode_does_not_switch_off_is_told(tra
     reference = net(torch, lambda _, x: torch.nn.functional.dropout(x, RATE)).train(training)
     port = net(paddle, by_function())
     (port.train if training else port.eval)()
-    tipchain.copy_weights(reference, port)
-    (cause,) = tipchain.align(reference, port, np.ones((4, 5, WIDE), np.float32)).diagnoses
+    (cause,) = copy_and_align(reference, port, np.ones((4, 5, WIDE), np.float32)).diagnoses
     assert cause.code == "missing-call"
     assert "training=True" in cause.fix
 
@@ -205,8 +162,10 @@ def test_masks_that_cannot_amount_to_the_same_fail_in_train_mode_too(name):
 CLEAN = {
     "function": (dropped, lambda: ported(by_function())),
     "attention": (lambda: {"act": attend}, lambda: {"act": ported_attend(RATE)}),
-    "path": (lambda: {"act": torch_path, "path": Path()}, lambda: {"act": torch_path, "path": PortedPath()}),
-    "average": (lambda: {"act": torch_layer, "drop": Average()}, lambda: {"act": torch_layer, "drop": PortedAverage()}),
+    "path": (
+        lambda: {"act": torch_path, "path": model(torch, lambda _: {}, path)},
+        lambda: {"act": torch_path, "path": model(paddle, lambda _: {}, ported_path)},
+    ),
 }
 
 
@@ -252,8 +211,7 @@ def test_an_output_that_only_the_reference_has_in_train_mode_is_told():
     layers = ("first", "last")
     reference = model(torch, lambda nn: {name: nn.Linear(WIDE, WIDE) for name in layers}, auxiliary)
     port = net(paddle, nothing)
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, np.random.default_rng(0).standard_normal((4, 5, WIDE), dtype=np.float32))
+    report = copy_and_align(reference, port, np.random.default_rng(0).standard_normal((4, 5, WIDE), dtype=np.float32))
     assert report.passed
     assert "in train mode: only the reference returns 1" in report.reasons["forward"]
 

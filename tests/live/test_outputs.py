@@ -1,23 +1,23 @@
 """What models return: judged over what both have, whatever form it has, or over what is asked for."""
 
-from __future__ import annotations
-
 import json
 import sys
 
 import forking
 import numpy as np
 import pytest
-from live_nets import model
+from both_frameworks import paddle, torch
+from live_nets import copy_and_align, model
 from programs import completed
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome, UsageError  # noqa: E402
+import tipchain
+from tipchain.errors import Outcome, UsageError
 
 INPUT = {"args": np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)}
+
+
+def layers(nn):
+    return {"body": nn.Linear(6, 6), "head": nn.Linear(6, 3)}
 
 
 def net(side, give, scale=1.0):
@@ -25,7 +25,7 @@ def net(side, give, scale=1.0):
         hidden = side.tanh(net.body(x))
         return give(net.head(hidden) * scale, hidden)
 
-    return model(side, lambda nn: {"body": nn.Linear(6, 6), "head": nn.Linear(6, 3)}, forward)
+    return model(side, layers, forward)
 
 
 def logits(y, h):
@@ -123,6 +123,19 @@ def test_the_command_takes_outputs(tmp_path):
     assert "--outputs y 1" in report["command"]
 
 
+def test_complex_numbers_are_compared():
+    reference, port = (
+        model(side, lambda nn: {"fc": nn.Linear(3, 4)}, forward)
+        for side, forward in (
+            (torch, lambda net, x: torch.fft.fft(net.fc(x))),
+            (paddle, lambda net, x: paddle.fft.fft(net.fc(x)).real()),
+        )
+    )
+    report = copy_and_align(reference, port, np.ones((5, 3), np.float32))
+    assert report.stages["forward"] is Outcome.FAIL
+    assert [one.what for one in report.histograms] == ["output 0 of the model"]
+
+
 class Target(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -145,6 +158,5 @@ class PortTarget(paddle.nn.Layer):
 
 def test_what_is_wrong_with_outputs_is_told_at_the_return_statement():
     reference, port = Target(), PortTarget()
-    tipchain.copy_weights(reference, port)
-    (cause,) = tipchain.align(reference, port, np.ones((3, 4), np.float32)).diagnoses
+    (cause,) = copy_and_align(reference, port, np.ones((3, 4), np.float32)).diagnoses
     assert (cause.code, cause.place.code) == ("cut-gradient", "return self.last(y), y")

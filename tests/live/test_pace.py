@@ -1,18 +1,15 @@
 """How long an alignment may take: what was found is kept, what was not compared never passes, and progress is told."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
+from live_nets import copy_and_align
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.core import progress as pacing  # noqa: E402
-from tipchain.errors import Outcome  # noqa: E402
+import tipchain
+from tipchain.core import progress as pacing
+from tipchain.errors import Outcome
 
 INPUT = {"args": np.random.default_rng(0).standard_normal((3, 6)).astype(np.float32)}
 
@@ -107,8 +104,7 @@ def test_no_layer_is_tried_on_other_inputs_after_that(monkeypatch, late):
     monkeypatch.setattr(construction, "weigh", weighing)
     reference = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.ReLU6()).eval()
     port = paddle.nn.Sequential(paddle.nn.Linear(6, 6), paddle.nn.ReLU())
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, INPUT, within=3600)
+    report = copy_and_align(reference, port, INPUT, within=3600)
     (finding,) = [one for one in report.findings if one.port_path == "1"]
     assert ("; an input of" in finding.message) is not late
     assert ("not tried on other inputs: out of time" in finding.message) is late

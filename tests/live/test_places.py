@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from both_frameworks import paddle, torch
+from live_nets import loaded
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-from tipchain.explain.findings import CodeEdit, Diagnosis, SourceLine  # noqa: E402
-from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide  # noqa: E402
-from tipchain.live.places import place_callable, place_layers, place_pieces  # noqa: E402
+from tipchain.explain.findings import CodeEdit, Diagnosis, SourceLine
+from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
+from tipchain.live.places import place_callable, place_layers, place_pieces
 
 SOURCE = """\
 import paddle
@@ -86,16 +84,7 @@ def build_optimizer(parameters, weight_decay=1e-4):
 
 @pytest.fixture(scope="module")
 def net(tmp_path_factory: pytest.TempPathFactory):
-    file = tmp_path_factory.mktemp("placed") / "placed_net.py"
-    file.write_text(SOURCE)
-    spec = importlib.util.spec_from_file_location("placed_net", file)
-    module = importlib.util.module_from_spec(spec)
-    import sys
-
-    sys.modules["placed_net"] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["placed_net"]
+    return loaded(tmp_path_factory.mktemp("placed") / "placed_net.py", SOURCE)
 
 
 def cause(path: str, **more: object) -> Diagnosis:

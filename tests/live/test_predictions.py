@@ -1,17 +1,13 @@
 """`tipchain.align(..., predict=...)`: deployment code around the models, and where results part."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome, UsageError  # noqa: E402
+import tipchain
+from tipchain.errors import Outcome, UsageError
 
 pytestmark = pytest.mark.frameworks
 RANDOM = np.random.default_rng(0)
@@ -107,13 +103,6 @@ def test_other_entries_an_exception_and_no_samples():
     report = align(lambda model, raw: 1 / 0)
     assert report.stages["predict"] is Outcome.ERROR
     assert re.search(rf"the port's prediction raised {__file__}:\d+: ZeroDivisionError", report.reasons["predict"])
-    whole = lambda inputs, call: np.asarray(call(inputs["args"]))  # noqa: E731
-    report = align(
-        lambda model, raw: whole(raw, lambda x: model(paddle.to_tensor(x)).numpy()),
-        samples=None,
-        ours=lambda model: lambda raw: whole(raw, lambda x: model(torch.from_numpy(x)).detach().numpy()),
-    )
-    assert report.passed, str(report)
     plain = {"args": INPUTS["args"]}
     for inputs, take in (
         (plain, lambda raw: raw["args"]),
@@ -121,12 +110,10 @@ def test_other_entries_an_exception_and_no_samples():
         ((plain["args"],), lambda raw: raw[0]),
     ):
         report = align(
-            lambda model, raw, take=take: whole({"args": take(raw)}, lambda x: model(paddle.to_tensor(x)).numpy()),
+            lambda model, raw, take=take: model(paddle.to_tensor(take(raw))).numpy(),
             samples=None,
             inputs=inputs,
-            ours=lambda model, take=take: (
-                lambda raw: whole({"args": take(raw)}, lambda x: model(torch.from_numpy(x)).detach().numpy())
-            ),
+            ours=lambda model, take=take: lambda raw: model(torch.from_numpy(take(raw))).detach().numpy(),
         )
         assert report.passed, str(report)
     with pytest.raises(UsageError, match="predict is one function"):

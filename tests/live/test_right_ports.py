@@ -1,15 +1,11 @@
 """Ports that are right though something differs: what nobody uses, another order, another class, a setting that comes to the same."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
 from live_nets import model
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
+import tipchain
 
 pytestmark = pytest.mark.frameworks
 RANDOM = np.random.default_rng(0)

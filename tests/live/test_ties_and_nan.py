@@ -1,28 +1,17 @@
 """Gradients at ties and at infinite slopes, and NaN on both sides, are told as what they are; recurrent layers drop alike."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from live_nets import model
+from both_frameworks import paddle, torch
+from live_nets import CROSS_ENTROPY, SGD, copy_and_align, model
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
+import tipchain
 
 GIVEN = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
 LABELS = np.arange(6) % 3
-LOSS = torch.nn.functional.cross_entropy, paddle.nn.functional.cross_entropy
-OPTIMIZERS = (
-    lambda parameters: torch.optim.SGD(parameters, 0.1),
-    lambda parameters: paddle.optimizer.SGD(0.1, parameters=parameters),
-)
 
 
 def joining(side, joined):
-    """Return a model of two layers and a function of both."""
-
     def make(nn):
         return {"first": nn.Linear(4, 5), "second": nn.Linear(4, 5), "head": nn.Linear(5, 3)}
 
@@ -32,8 +21,7 @@ def joining(side, joined):
 def report_of(ours, theirs, inputs=GIVEN, **options):
     reference, port = joining(torch, ours), joining(paddle, theirs)
     reference.second.load_state_dict(reference.first.state_dict())
-    tipchain.copy_weights(reference, port)
-    return tipchain.align(reference, port, inputs, **options)
+    return copy_and_align(reference, port, inputs, **options)
 
 
 def largest(one, other):
@@ -43,7 +31,7 @@ def largest(one, other):
 
 def test_which_of_equal_values_gets_the_gradient_is_no_fault():
     report = report_of(
-        largest, paddle.maximum, {"args": GIVEN, "labels": LABELS}, training=True, loss=LOSS, optimizers=OPTIMIZERS
+        largest, paddle.maximum, {"args": GIVEN, "labels": LABELS}, training=True, loss=CROSS_ENTROPY, optimizers=SGD
     )
     assert report.passed, str(report)
     assert "each framework gives the gradient of their maximum to another of them" in report.reasons["backward"]
@@ -61,27 +49,22 @@ def test_code_that_changes_gradients_is_found_beside_a_tie():
 def test_a_block_that_uses_what_it_returns_too_is_no_tie(cut):
     """Torch's block returns the very gates that it multiplies by, Paddle's a copy of them."""
 
-    def gated(side, base, returned):
-        class Gated(base):
-            def __init__(self):
-                super().__init__()
-                self.gate, self.value = side.nn.Linear(4, 4), side.nn.Linear(4, 4)
+    def gated(side, returned):
+        def forward(net, x):
+            gates = side.nn.functional.softmax(net.gate(x), -1)
+            return net.value(x) * gates, returned(gates)
 
-            def forward(self, x):
-                gates = side.nn.functional.softmax(self.gate(x), -1)
-                return self.value(x) * gates, returned(gates)
-
+        block = model(side, lambda nn: {"gate": nn.Linear(4, 4), "value": nn.Linear(4, 4)}, forward)
         return model(
-            side, lambda nn: {"block": Gated(), "head": nn.Linear(4, 3)}, lambda net, x: both(net, *net.block(x))
+            side, lambda nn: {"block": block, "head": nn.Linear(4, 3)}, lambda net, x: both(net, *net.block(x))
         )
 
     def both(net, made, gates):
         return net.head(made), gates
 
-    reference = gated(torch, torch.nn.Module, lambda gates: gates)
-    port = gated(paddle, paddle.nn.Layer, lambda gates: gates.detach() * 1 if cut else gates * 1)
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, GIVEN)
+    reference = gated(torch, lambda gates: gates)
+    port = gated(paddle, lambda gates: gates.detach() * 1 if cut else gates * 1)
+    report = copy_and_align(reference, port, GIVEN)
     assert report.passed is not cut, str(report)
     assert "equal values" not in str(report)
 
@@ -105,8 +88,7 @@ def test_a_gradient_that_is_not_finite_is_told_as_that():
 def test_dropout_between_the_layers_of_a_recurrent_one_has_equal_masks(kind, theirs, passes):
     reference = getattr(torch.nn, kind)(4, 6, num_layers=3, dropout=0.5, batch_first=True, bidirectional=True)
     port = getattr(paddle.nn, kind)(4, 6, num_layers=3, dropout=theirs, direction="bidirect")
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, GIVEN[None], training=True)
+    report = copy_and_align(reference, port, GIVEN[None], training=True)
     assert report.passed is passes, str(report)
     assert (report.stages["forward"].value == "PASS") is passes
     if not passes:
@@ -121,11 +103,11 @@ def test_updates_of_a_recurrent_layer_with_dropout_are_compared():
     port = paddle.nn.GRU(4, 3, num_layers=2, dropout=0.5)
     tipchain.copy_weights(reference, port)
     loss = (
-        (lambda output, labels: LOSS[0](output[0][0], labels)),
-        (lambda output, labels: LOSS[1](output[0][0], labels)),
+        lambda output, labels: torch.nn.functional.cross_entropy(output[0][0], labels),
+        lambda output, labels: paddle.nn.functional.cross_entropy(output[0][0], labels),
     )
     report = tipchain.align(
-        reference, port, {"args": GIVEN[None], "labels": LABELS}, training=True, loss=loss, optimizers=OPTIMIZERS
+        reference, port, {"args": GIVEN[None], "labels": LABELS}, training=True, loss=loss, optimizers=SGD
     )
     assert report.passed, str(report)
     assert report.stages["train"].value == "PASS"
@@ -146,22 +128,15 @@ def test_the_fix_of_a_padding_index_does_not_break_the_output(ours, theirs, fix)
     reference = torch.nn.Sequential(torch.nn.Embedding(9, 4, padding_idx=ours), torch.nn.Linear(4, 3))
     torch.nn.init.normal_(reference[0].weight)
     port = paddle.nn.Sequential(paddle.nn.Embedding(9, 4, padding_idx=theirs), paddle.nn.Linear(4, 3))
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, np.array([[0, 3, 5], [1, 0, 2]]))
+    report = copy_and_align(reference, port, np.array([[0, 3, 5], [1, 0, 2]]))
     assert not report.passed
     fixes = [one.fix for one in report.diagnoses if one.name == "padding-idx"]
     assert fixes, str(report)
     assert all(fix in one for one in fixes)
 
 
-class Log(torch.nn.Module):
-    def forward(self, x):
-        return torch.log(x)
-
-
-class PaddleLog(paddle.nn.Layer):
-    def forward(self, x):
-        return paddle.log(x)
+LOG = model(torch, lambda _: {}, lambda _, x: torch.log(x))
+PADDLE_LOG = model(paddle, lambda _: {}, lambda _, x: paddle.log(x))
 
 
 def with_logarithms(ours, theirs, inputs=GIVEN, **options):
@@ -169,12 +144,11 @@ def with_logarithms(ours, theirs, inputs=GIVEN, **options):
     torch.manual_seed(0)
     reference = torch.nn.Sequential(torch.nn.Linear(4, 5), ours, torch.nn.Linear(5, 3))
     port = paddle.nn.Sequential(paddle.nn.Linear(4, 5), theirs, paddle.nn.Linear(5, 3))
-    tipchain.copy_weights(reference, port)
-    return tipchain.align(reference, port, inputs, **options)
+    return copy_and_align(reference, port, inputs, **options)
 
 
 def test_nan_on_one_side_is_told_where_it_is_born():
-    report = with_logarithms(torch.nn.Identity(), PaddleLog())
+    report = with_logarithms(torch.nn.Identity(), PADDLE_LOG)
     assert not report.passed
     assert report.first_divergence.port_path == "1"
     assert "NaN where the reference has none" in report.reasons["forward"]
@@ -184,7 +158,7 @@ def test_nan_on_one_side_is_told_where_it_is_born():
 
 @pytest.mark.parametrize(
     ("ours", "theirs", "inputs", "place"),
-    [(Log(), PaddleLog(), GIVEN, "1"), (torch.nn.Tanh(), paddle.nn.Tanh(), np.where(GIVEN > 1, np.nan, GIVEN), "")],
+    [(LOG, PADDLE_LOG, GIVEN, "1"), (torch.nn.Tanh(), paddle.nn.Tanh(), np.where(GIVEN > 1, np.nan, GIVEN), "")],
     ids=["of a layer", "of the inputs"],
 )
 def test_nan_on_both_sides_fails_unless_it_may_be_there(ours, theirs, inputs, place):
@@ -202,24 +176,18 @@ def test_a_layer_that_makes_numbers_of_nan_is_at_fault():
     assert "no NaN where the reference has some" in report.reasons["forward"]
 
 
-class Root(torch.nn.Module):
-    def forward(self, x):
-        return torch.sqrt(x * 0) + x
-
-
-class PaddleRoot(paddle.nn.Layer):
-    def forward(self, x):
-        return paddle.sqrt(x * 0) + x
-
-
 def test_gradients_that_are_nan_on_both_sides_fail_unless_they_may_be_there():
-    report = with_logarithms(Root(), PaddleRoot())
+    roots = (
+        model(torch, lambda _: {}, lambda _, x: torch.sqrt(x * 0) + x),
+        model(paddle, lambda _: {}, lambda _, x: paddle.sqrt(x * 0) + x),
+    )
+    report = with_logarithms(*roots)
     assert report.stages["forward"].value == "PASS"
     assert report.stages["backward"].value == "FAIL"
     assert report.first_divergence.port_path == "1", "of the code of this layer, not of the layers before or after it"
     assert "a gradient with NaN first, on both sides" in report.reasons["backward"]
     assert (report.diagnoses[0].code, report.diagnoses[0].port_path) == ("nan", "1")
-    allowed = with_logarithms(Root(), PaddleRoot(), equal_nan=True)
+    allowed = with_logarithms(*roots, equal_nan=True)
     assert allowed.passed, str(allowed)
     assert "equal values" not in allowed.reasons["backward"], "there is no tie"
 
@@ -234,7 +202,7 @@ def test_a_loss_whose_gradient_is_nan_on_both_sides_passes_only_if_it_may(equal_
         lambda output, labels: (paddle.sqrt(output * 0) + output).mean(),
     )
     given = {"args": GIVEN, "labels": LABELS}
-    report = tipchain.align(reference, port, given, loss=loss, optimizers=OPTIMIZERS, equal_nan=equal_nan)
+    report = tipchain.align(reference, port, given, loss=loss, optimizers=SGD, equal_nan=equal_nan)
     assert report.passed is equal_nan, str(report)
     assert report.stages["loss"].value == ("PASS" if equal_nan else "FAIL")
     assert report.stages["train"].value == ("SKIP" if equal_nan else "FAIL"), "what is NaN proves nothing"

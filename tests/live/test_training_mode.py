@@ -1,17 +1,13 @@
 """Models in train mode: equal random numbers where they can be imposed, and no verdict where they cannot."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from live_nets import model
+from both_frameworks import paddle, torch
+from live_nets import CROSS_ENTROPY, SGD, copy_and_align, model
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import ExitCode, Outcome  # noqa: E402
-from tipchain.explain.locate.verdicts import Closeness  # noqa: E402
+import tipchain
+from tipchain.errors import ExitCode, Outcome
+from tipchain.explain.locate.verdicts import Closeness
 
 pytestmark = pytest.mark.frameworks
 WIDE, HEADS, RATE = 8, 2, 0.3
@@ -35,9 +31,9 @@ def torch_fused(net, *given):
     return y.transpose(1, 2).flatten(2)
 
 
-def torch_joined(net, *given, dropout=torch.nn.functional.dropout):
+def torch_joined(net, *given):
     q, k, v = (one.unflatten(-1, (HEADS, -1)).transpose(1, 2).flatten(0, 1) for one in given)
-    weights = dropout((q @ k.mT / (WIDE // HEADS) ** 0.5).softmax(-1), RATE, net.training)
+    weights = torch.nn.functional.dropout((q @ k.mT / (WIDE // HEADS) ** 0.5).softmax(-1), RATE, net.training)
     return (weights @ v).unflatten(0, (-1, HEADS)).transpose(1, 2).flatten(2)
 
 
@@ -80,19 +76,7 @@ def align(reference, port, **more):
     tipchain.copy_weights(ours, theirs)
     given = np.random.default_rng(0)
     inputs = {"args": given.standard_normal((4, 5, WIDE), dtype=np.float32), "labels": given.integers(0, WIDE, 4)}
-    return tipchain.align(
-        ours,
-        theirs,
-        inputs,
-        loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()),
-        training=True,
-        optimizers=(
-            lambda ps, rate=0.1: torch.optim.SGD(ps, rate),
-            lambda ps, rate=0.1: paddle.optimizer.SGD(rate, ps),
-        ),
-        iterations=3,
-        **more,
-    )
+    return tipchain.align(ours, theirs, inputs, loss=CROSS_ENTROPY, training=True, optimizers=SGD, iterations=3, **more)
 
 
 @pytest.mark.parametrize(
@@ -167,41 +151,23 @@ def test_numbers_that_cannot_be_made_equal_are_inconclusive():
 
 
 def test_a_layer_that_stands_at_several_paths_is_trained_once():
-    def build(library, base):
-        class Tied(base):
-            def __init__(self):
-                super().__init__()
-                self.shared, self.head = library.Embedding(7, WIDE), library.Linear(WIDE, WIDE)
-                self.inner = (library.Sequential if base is torch.nn.Module else OnePath)(self.shared)
+    def build(side, shared, inner):
+        return model(
+            side,
+            lambda nn: {"shared": shared, "head": nn.Linear(WIDE, WIDE), "inner": inner},
+            lambda net, x: net.head(net.inner(x) + net.shared(x)).mean(1),
+        )
 
-            def forward(self, x):
-                return self.head(self.inner(x) + self.shared(x)).mean(1)
-
-        return Tied()
-
-    class OnePath(paddle.nn.Layer):
-        def __init__(self, inner):
-            super().__init__()
-            setattr(self, "0", inner)
-
-        def forward(self, x):
-            return getattr(self, "0")(x)
-
-    ours, theirs = build(torch.nn, torch.nn.Module), build(paddle.nn, paddle.nn.Layer)
-    for name, tensor in ours.named_parameters():
-        values = tensor.detach().numpy()
-        dict(theirs.named_parameters())[name].set_value(values.T if name == "head.weight" else values)
-    report = tipchain.align(
-        ours,
-        theirs,
+    words, ported = torch.nn.Embedding(7, WIDE), paddle.nn.Embedding(7, WIDE)
+    alone = model(paddle, lambda _: {"0": ported}, lambda net, x: getattr(net, "0")(x))
+    report = copy_and_align(
+        build(torch, words, torch.nn.Sequential(words)),
+        build(paddle, ported, alone),
         {"args": np.arange(6).reshape(2, 3), "labels": np.array([1, 2])},
-        loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()),
+        loss=CROSS_ENTROPY,
         training=True,
         iterations=2,
-        optimizers=(
-            lambda ps, rate=0.1: torch.optim.SGD(ps, rate),
-            lambda ps, rate=0.1: paddle.optimizer.SGD(rate, ps),
-        ),
+        optimizers=SGD,
     )
     assert report.passed, str(report)
     assert report.stages["train"] is Outcome.PASS

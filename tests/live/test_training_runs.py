@@ -1,16 +1,13 @@
 """Trainings with a loss: what is copied for them, and that what parts in them alone is shown."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
+from live_nets import CROSS_ENTROPY, SGD, copy_and_align
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome  # noqa: E402
-from tipchain.live.training import Recipe  # noqa: E402
+import tipchain
+from tipchain.errors import Outcome
+from tipchain.live.training import Recipe
 
 pytestmark = pytest.mark.frameworks
 RANDOM = np.random.default_rng(0)
@@ -24,12 +21,11 @@ def test_the_port_is_copied_once_and_the_reference_again_where_both_are_apart(mo
     copied = Recipe.copied
     monkeypatch.setattr(Recipe, "copied", lambda recipe, number: made.append(number) or copied(recipe, number))
     reference, port = torch.nn.Linear(5, 4), paddle.nn.Linear(5, 4)
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(
+    report = copy_and_align(
         reference,
         port,
         INPUTS,
-        loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()),
+        loss=CROSS_ENTROPY,
         optimizers=(
             lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9),
             lambda parameters: paddle.optimizer.Momentum(0.1, momentum, parameters),
@@ -56,16 +52,7 @@ def test_what_parts_in_training_alone_is_shown():
     reference, port = torch.nn.Linear(5, 4), Turning()
     tipchain.copy_weights(reference, port.inner)
     report = tipchain.align(
-        reference,
-        port,
-        INPUTS,
-        loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()),
-        names={"": "inner"},
-        training=True,
-        optimizers=(
-            lambda parameters: torch.optim.SGD(parameters, 0.1),
-            lambda parameters: paddle.optimizer.SGD(0.1, parameters),
-        ),
+        reference, port, INPUTS, loss=CROSS_ENTROPY, names={"": "inner"}, training=True, optimizers=SGD
     )
     assert [name for name, outcome in report.stages.items() if outcome is Outcome.FAIL] == ["train"], str(report)
     assert report.reasons["train"].startswith("after step 2 the loss is ")

@@ -1,20 +1,16 @@
 """What the user's own code raises in a live alignment is told with its line and its side, and ends only its stage."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.core.blame import UsersError, tell  # noqa: E402
-from tipchain.errors import Outcome  # noqa: E402
-from tipchain.live.sources import open_callables  # noqa: E402
+import tipchain
+from tipchain.core.blame import UsersError, tell
+from tipchain.errors import Outcome
+from tipchain.live.sources import open_callables
 
 pytestmark = pytest.mark.frameworks
 ROWS = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)
@@ -86,7 +82,8 @@ def test_a_loss_that_raises_is_its_sides_though_no_framework_is_in_it():
     assert report.stages["loss"] is Outcome.ERROR
     assert f"{line_of('# plain Python')}: KeyError: 'no such key'" in report.reasons["loss"]
     assert SIDES["paddle"] in report.reasons["loss"]
-    assert report.stages["forward"] is Outcome.PASS, "the layers are compared all the same"
+    assert report.stages["forward"] is report.stages["backward"] is Outcome.PASS, "the layers are compared all the same"
+    assert report.first_divergence is None
 
 
 def test_an_optimizers_builder_with_wrong_arguments_is_the_ports():

@@ -1,16 +1,16 @@
 """torch's defaults in Paddle, and docs/how-to/initializers.md: every row is drawn on both sides and compared."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import SimpleNamespace
 
+import both_frameworks  # noqa: F401
 import numpy as np
 import pytest
 from stage_records import judge_recordings, load_both, make_bench, outcomes, reasons
 
 from tipchain.errors import UsageError
+from tipchain.pairs.paddle_initializers import like_torch
 from tipchain.parity.settings import InitSettings
 from tipchain.parity.stages.init import record
 
@@ -69,8 +69,6 @@ def both():
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 @pytest.mark.parametrize("kind", LAYERS)
 def test_layers_start_as_in_torch(both, kind):
-    from tipchain.pairs.paddle_initializers import like_torch
-
     def reference():
         return eval(f"nn.{kind}{LAYERS[kind]}", {"nn": both.torch.nn})
 
@@ -82,8 +80,6 @@ def test_layers_start_as_in_torch(both, kind):
 
 
 def test_other_paddings_widths_and_absent_biases(both):
-    from tipchain.pairs.paddle_initializers import like_torch
-
     torch, paddle = both.torch.nn, both.paddle.nn
     judged = both.judge(
         lambda: torch.Sequential(
@@ -105,8 +101,6 @@ def test_other_paddings_widths_and_absent_biases(both):
 
 
 def test_values_follow_paddles_seed_and_differ_from_model_to_model(both):
-    from tipchain.pairs.paddle_initializers import like_torch
-
     def draw(seed):
         both.paddle.seed(seed)
         return like_torch(both.paddle.nn.Linear(4, 4)).weight.numpy()
@@ -116,8 +110,6 @@ def test_values_follow_paddles_seed_and_differ_from_model_to_model(both):
 
 
 def test_own_parameters_and_buffers_stay(both):
-    from tipchain.pairs.paddle_initializers import like_torch
-
     class Own(both.paddle.nn.Layer):
         def __init__(self):
             super().__init__()
@@ -134,8 +126,6 @@ def test_own_parameters_and_buffers_stay(both):
 
 
 def test_a_weight_made_of_others_is_refused(both):
-    from tipchain.pairs.paddle_initializers import like_torch
-
     model = both.paddle.nn.Sequential(both.paddle.nn.utils.weight_norm(both.paddle.nn.Linear(3, 4)))
     with pytest.raises(UsageError, match="0: the weight is made of other parameters"):
         like_torch(model)

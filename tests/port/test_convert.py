@@ -1,7 +1,5 @@
 """Sources of torch as paconvert writes them: each by itself, and what it leaves open."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("paconvert")

@@ -1,7 +1,5 @@
 """Mending a port: an edit is kept if it mends something, and put back if it does not."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -20,7 +18,6 @@ FIXES = {"approximate=True": (2, "GELU"), "epsilon=1e-06": (3, "LayerNorm")}
 
 @pytest.fixture
 def port(tmp_path):
-    """The file of a port."""
     file = tmp_path / "port.py"
     file.write_text(PORT)
     return file
@@ -50,6 +47,10 @@ def report_of(port, error=""):
     return RunReport(verdicts=verdicts, diagnoses=causes)
 
 
+def mending_of(port, align=None, answer=True, **more):
+    return Mending(root=port.parent, align=align or (lambda: report_of(port)), ask=lambda _: answer, **more)
+
+
 def test_edits_are_kept_until_the_port_is_equal(port):
     asked = []
     mending = Mending(root=port.parent, align=lambda: report_of(port), ask=lambda diff: asked.append(diff) or True)
@@ -70,7 +71,7 @@ def test_a_port_that_raises_in_train_mode_alone_is_mended(port):
         outcome = Outcome.FAIL if error else Outcome.PASS
         return RunReport(verdicts=(Verdict(outcome=outcome, subject="forward/layers", reason=reason if error else ""),))
 
-    mending = Mending(root=port.parent, align=align, ask=lambda _: True)
+    mending = mending_of(port, align)
     assert int(mending.mend(align()).exit_code) == 0
     assert "noise.divide_(paddle.to_tensor(0.8))" in port.read_text()
 
@@ -127,7 +128,7 @@ def test_a_cause_that_nobody_names_any_more_is_no_progress(port):
         report = report_of(port)
         return report if "approximate=False" in port.read_text() else RunReport(verdicts=report.verdicts)
 
-    mending = Mending(root=port.parent, align=align, ask=lambda _: True)
+    mending = mending_of(port, align)
     assert int(mending.mend(align()).exit_code) == 1
     assert "approximate=False" in port.read_text()
 
@@ -140,7 +141,7 @@ def test_an_error_about_what_was_written_is_no_progress(port):
         found = "epsilon" if "epsilon" in port.read_text() else "eps"
         return report_of(port, told.format(found))
 
-    Mending(root=port.parent, align=align, ask=lambda _: True).mend(align())
+    mending_of(port, align).mend(align())
     assert "eps=1" in port.read_text()
 
 
@@ -154,14 +155,14 @@ def test_a_port_stays_as_it_is_where_a_run_is_interrupted(port):
 
 
 def test_nothing_is_written_without_a_yes(port):
-    Mending(root=port.parent, align=lambda: report_of(port), ask=lambda _: False).mend(report_of(port))
+    mending_of(port, answer=False).mend(report_of(port))
     assert port.read_text() == PORT
     assert not (port.parent / "port.py.orig").exists()
 
 
 def test_a_file_that_imports_torch_is_the_reference_s(port):
     port.write_text("import torch\n" + PORT)
-    Mending(root=port.parent, align=lambda: report_of(port), ask=lambda _: True).mend(report_of(port))
+    mending_of(port).mend(report_of(port))
     assert port.read_text() == "import torch\n" + PORT
 
 
@@ -170,9 +171,9 @@ def test_changes_that_are_not_committed_are_not_touched(port):
     for words in (["init", "-q"], ["add", "port.py"], ["commit", "-qm", "port"]):
         subprocess.run([*git, *words], check=True)
     port.write_text(PORT + "# more\n")
-    mending = Mending(root=port.parent, align=lambda: report_of(port), ask=lambda _: True)
+    mending = mending_of(port)
     with pytest.raises(UsageError, match="not committed"):
         mending.mend(report_of(port))
     assert port.read_text() == PORT + "# more\n"
-    Mending(root=port.parent, align=lambda: report_of(port), ask=lambda _: True, force=True).mend(report_of(port))
+    mending_of(port, force=True).mend(report_of(port))
     assert "approximate=True" in port.read_text()

@@ -1,7 +1,5 @@
 """Edits of a port's source: what they write, and where."""
 
-from __future__ import annotations
-
 import ast
 from difflib import ndiff
 from pathlib import Path
@@ -49,16 +47,33 @@ class Net(paddle.nn.Layer):
 REFERENCE = PORT.replace("        x = x.mean(1)  # kept\n", "        x = x.flatten(1)\n").replace("F.softmax", "F.gelu")
 
 
+NO_TORCH = "NameError: name 'torch' is not defined"
+
+
+def unexpected(function, name):
+    return f"TypeError: {function}() got an unexpected keyword argument '{name}'"
+
+
+def lacking(kind, name):
+    return f"AttributeError: '{kind}' object has no attribute '{name}'"
+
+
+def no_tensor(function, name, place, found):
+    return f"ValueError: (InvalidArgument) {function}(): argument '{name}' (position {place}) must be Tensor, but got {found}"
+
+
+def unlike(one, other):
+    return f"TypeError: (InvalidType) Type promotion only support floats. But got different data type x: {one}, y: {other}."
+
+
 @pytest.fixture
 def port(tmp_path):
-    """The file of a port."""
     file = tmp_path / "port.py"
     file.write_text(PORT)
     return file
 
 
 def lines_of(port, word):
-    """Return the number of the first line with a word."""
     return next(number for number, line in enumerate(PORT.splitlines(), 1) if word in line)
 
 
@@ -75,58 +90,42 @@ def changed(edits):
     [
         (
             "norm(8)",
-            "TypeError: _BatchNormBase.__init__() got an unexpected keyword argument 'eps'",
+            unexpected("_BatchNormBase.__init__", "eps"),
             ["norm = partial(paddle.nn.BatchNorm2D, epsilon=0.001, momentum=0.99)"],
         ),
         (
             "ReLU6",
-            "TypeError: ReLU6.__init__() got an unexpected keyword argument 'inplace'",
+            unexpected("ReLU6.__init__", "inplace"),
             ["settings = {'name': None}", "self.act = paddle.nn.ReLU6()"],
         ),
         (
             "make(",
-            "TypeError: ReLU.__init__() got an unexpected keyword argument 'inplace'",
+            unexpected("ReLU.__init__", "inplace"),
             ["settings = {'name': None}", "self.act = paddle.nn.ReLU6()", "self.more = self.make()"],
         ),
         (
             "F.layer_norm",
-            "AttributeError: 'Norm' object has no attribute 'normalized_shape'",
+            lacking("Norm", "normalized_shape"),
             ["return F.layer_norm(x, self._normalized_shape, self.weight, self.bias, self._epsilon)"],
         ),
         (
             "F.layer_norm",
-            "AttributeError: 'Norm' object has no attribute 'eps'",
+            lacking("Norm", "eps"),
             ["return F.layer_norm(x, self._normalized_shape, self.weight, self.bias, self._epsilon)"],
         ),
-        (
-            "out_features",
-            "AttributeError: 'Linear' object has no attribute 'out_features'",
-            ["return x / self.linear.weight.shape[1]"],
-        ),
-        (
-            "attend",
-            "TypeError: MultiHeadAttention.forward() got an unexpected keyword argument 'need_weights'",
-            ["x = self.attend(F.relu6(x, dim=1))"],
-        ),
-        (
-            "attend",
-            "TypeError: relu6() got an unexpected keyword argument 'dim'",
-            ["x = self.attend(F.relu6(x, axis=1), need_weights=False)"],
-        ),
+        ("out_features", lacking("Linear", "out_features"), ["return x / self.linear.weight.shape[1]"]),
+        ("attend", unexpected("MultiHeadAttention.forward", "need_weights"), ["x = self.attend(F.relu6(x, dim=1))"]),
+        ("attend", unexpected("relu6", "dim"), ["x = self.attend(F.relu6(x, axis=1), need_weights=False)"]),
         (
             "power",
-            "ValueError: (InvalidArgument) elementwise_pow(): argument 'x' (position 0) must be Tensor, but got float",
+            no_tensor("elementwise_pow", "x", 0, "float"),
             ["x = self.power + paddle.pow(paddle.to_tensor(2.0), x)"],
         ),
-        (
-            "power",
-            "ValueError: (InvalidArgument) add(): argument 'x' (position 0) must be Tensor, but got float",
-            ["x = paddle.to_tensor(self.power) + paddle.pow(2.0, x)"],
-        ),
+        ("power", no_tensor("add", "x", 0, "float"), ["x = paddle.to_tensor(self.power) + paddle.pow(2.0, x)"]),
         ("F.layer_norm", "AttributeError: module 'xml' has no attribute 'dom'", ["import xml.dom"]),
         (
             "torch.nn",
-            "NameError: name 'torch' is not defined",
+            NO_TORCH,
             [
                 "self.drop = paddle.nn.Dropout(**settings)",
                 "x = paddle.compat.nn.MultiheadAttention(8, 2)(paddle.nn.MultiHeadAttention(8, 2), x)",
@@ -134,7 +133,7 @@ def changed(edits):
         ),
         (
             "attend",
-            "TypeError: MultiHeadAttention.forward() got an unexpected keyword argument 'need_weights'",
+            unexpected("MultiHeadAttention.forward", "need_weights"),
             ["x = torch.nn.MultiheadAttention(8, 2)(paddle.compat.nn.MultiheadAttention(8, 2), x)"],
         ),
         (
@@ -142,21 +141,9 @@ def changed(edits):
             "TypeError: 'NoneType' object is not callable",
             ["x = paddle.compat.nn.functional.pad(x, (0, 1)).divide_(0.8)"],
         ),
-        (
-            "compat.pad",
-            "AttributeError: 'float' object has no attribute 'shape'",
-            ["x = paddle.compat.pad(x, (0, 1)).divide_(paddle.to_tensor(0.8))"],
-        ),
-        (
-            "power",
-            "TypeError: (InvalidType) Type promotion only support floats. But got different data type x: int64, y: float32.",
-            ["x = self.power.astype('float32') + paddle.pow(2.0, x)"],
-        ),
-        (
-            "power",
-            "TypeError: (InvalidType) Type promotion only support floats. But got different data type x: float64, y: int32.",
-            ["x = self.power + paddle.pow(2.0, x).astype('float64')"],
-        ),
+        ("compat.pad", lacking("float", "shape"), ["x = paddle.compat.pad(x, (0, 1)).divide_(paddle.to_tensor(0.8))"]),
+        ("power", unlike("int64", "float32"), ["x = self.power.astype('float32') + paddle.pow(2.0, x)"]),
+        ("power", unlike("float64", "int32"), ["x = self.power + paddle.pow(2.0, x).astype('float64')"]),
         (
             "ReLU6",
             "TypeError: paddle.nn.ReLU6() received unexpected keyword argument 'inplace'",
@@ -164,16 +151,12 @@ def changed(edits):
         ),
         (
             "self.keep",
-            "ValueError: (InvalidArgument) divide(): argument 'y' (position 1) must be Tensor, but got float",
+            no_tensor("divide", "y", 1, "float"),
             [
                 "x = x.div(paddle.to_tensor(self.keep)) * paddle.nn.Linear(8, 8, True)(paddle.nn.Linear(8, 8, bias_attr=False))"
             ],
         ),
-        (
-            "more //",
-            "ValueError: (InvalidArgument) floor_divide(): argument 'y' (position 1) must be Tensor, but got int",
-            ["x = self.more // paddle.to_tensor(2)"],
-        ),
+        ("more //", no_tensor("floor_divide", "y", 1, "int"), ["x = self.more // paddle.to_tensor(2)"]),
         (
             "self.keep",
             "TypeError: <class 'bool'> cast to ParamAttr",
@@ -194,10 +177,10 @@ def test_a_port_that_raises_gets_the_names_of_paddle(port, word, error, wanted):
 @pytest.mark.parametrize(
     ("text", "error", "wanted"),
     [
-        ("y = torch.tanh(x)\n", "NameError: name 'torch' is not defined", "import paddle\ny = paddle.tanh(x)\n"),
+        ("y = torch.tanh(x)\n", NO_TORCH, "import paddle\ny = paddle.tanh(x)\n"),
         (
             '"""A net."""\r\nimport paddle as pd\r\ny = torch.tanh(x)\r\n',
-            "NameError: name 'torch' is not defined",
+            NO_TORCH,
             '"""A net."""\r\nimport paddle\nimport paddle as pd\r\ny = paddle.tanh(x)\r\n',
         ),
         (
@@ -222,7 +205,6 @@ def test_of_an_error_that_the_table_does_not_know_nothing_is_written(port):
 
 
 def cause(port, word, code, **more):
-    """Return a cause at the first line with a word."""
     place = SourceLine(file=str(port), line=lines_of(port, word))
     return Diagnosis(code=code, port_path="", message="", evidence="", fix="", place=place, **more)
 
@@ -312,7 +294,7 @@ def test_of_a_cause_without_a_place_nothing_is_written(port):
                 "class Norm(paddle.nn.BatchNorm2D):\n    def __init__(self):\n"
                 "        super().__init__(8, eps=1e-3, affine=False, momentum=m, track_running_stats=stats or True, own=1, device=None)\n"
             ),
-            "TypeError: _BatchNormBase.__init__() got an unexpected keyword argument 'eps'",
+            unexpected("_BatchNormBase.__init__", "eps"),
             [
                 "super().__init__(8, epsilon=0.001, weight_attr=False, bias_attr=False, momentum=1 - m, use_global_stats=None if stats or True else False, own=1)"
             ],
@@ -334,17 +316,17 @@ def test_of_a_cause_without_a_place_nothing_is_written(port):
                 "class Norm(paddle.nn.BatchNorm2D):\n    def forward(self, x):\n        self.weight = self.other.eps\n"
                 "        return self.running_mean, self.momentum if self.track_running_stats else self.num_batches_tracked\n"
             ),
-            "AttributeError: 'Norm' object has no attribute 'running_mean'",
+            lacking("Norm", "running_mean"),
             ["return self._mean, (1 - self._momentum) if (self._use_global_stats is None) else None"],
         ),
         (
             "def count(m):\n    fan = m.kernel_size[0] * m.out_channels * n.groups\n    return fan // m.groups, m.weight\n",
-            "AttributeError: 'Conv2d' object has no attribute 'groups'",
+            lacking("Conv2d", "groups"),
             ["fan = m._kernel_size[0] * m._out_channels * n.groups", "return fan // m._groups, m.weight"],
         ),
         (
             "mode = getattr(torch, 'compiler', None) or torch.float32\n",
-            "NameError: name 'torch' is not defined",
+            NO_TORCH,
             ["mode = getattr(paddle, 'compiler', None) or paddle.float32"],
         ),
     ],
@@ -376,6 +358,6 @@ def test_the_lines_that_called_what_raised_are_edited(tmp_path):
     file.write_text(
         "import paddle\n\ndef make(kind, **given):\n    return kind(8, **given)\n\nnorm = make(kind, eps=1e-3)\nother = make(kind, eps=1e-3)\n"
     )
-    error = "TypeError: _BatchNormBase.__init__() got an unexpected keyword argument 'eps'"
+    error = unexpected("_BatchNormBase.__init__", "eps")
     reason = f"{file}:4: {error}\n  called from: {file}:6\n  in: the port (Paddle)"
     assert ["norm = make(kind, epsilon=0.001)"] in changed(of_error(reason))

@@ -1,7 +1,5 @@
 """What a builder rests on: the names that it reaches, each from where it is defined, and nothing else."""
 
-from __future__ import annotations
-
 import ast
 import textwrap
 

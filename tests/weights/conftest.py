@@ -40,12 +40,10 @@ class Frameworks:
         return model
 
     def pair(self, **layers: tuple[Any, Any]) -> tuple[Any, Any]:
-        """Return two trees from pairs of layers."""
         torch = self.tree("torch", **{name: pair[0] for name, pair in layers.items()})
         return torch, self.tree("paddle", **{name: pair[1] for name, pair in layers.items()})
 
     def set_state(self, port: Any, state: Any) -> None:
-        """Put converted arrays into a Paddle model."""
         for name, tensor in port.state_dict().items():
             tensor.set_value(state[name])
 

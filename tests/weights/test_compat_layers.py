@@ -1,15 +1,11 @@
 """Layers of ``paddle.compat.nn`` take torch's arguments and keep their tensors as torch does."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
+from live_nets import copy_and_align, model
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome  # noqa: E402
+from tipchain.errors import Outcome
 
 pytestmark = [
     pytest.mark.frameworks,
@@ -17,28 +13,12 @@ pytestmark = [
 ]
 
 
-class Reference(torch.nn.Module):
-    """One layer."""
-
-    def __init__(self, name, settings):
-        super().__init__()
-        self.layer = getattr(torch.nn, name)(**settings)
-
-    def forward(self, *inputs):
-        made = self.layer(*inputs)
+def of(side, nn, name, settings):
+    def forward(net, *inputs):
+        made = net.layer(*inputs)
         return made[0] if isinstance(made, tuple) else made
 
-
-class Port(paddle.nn.Layer):
-    """The same layer of Paddle's."""
-
-    def __init__(self, name, settings):
-        super().__init__()
-        self.layer = getattr(paddle.compat.nn, name)(**settings)
-
-    def forward(self, *inputs):
-        made = self.layer(*inputs)
-        return made[0] if isinstance(made, tuple) else made
+    return model(side, lambda _: {"layer": getattr(nn, name)(**settings)}, forward)
 
 
 ATTENTION = {"embed_dim": 8, "num_heads": 2}
@@ -47,9 +27,8 @@ ATTENTION = {"embed_dim": 8, "num_heads": 2}
 def align(name, settings, shapes, **other):
     """Align a layer with the same, but for other settings of the port's."""
     rng = np.random.default_rng(0)
-    reference, port = Reference(name, settings), Port(name, {**settings, **other})
-    tipchain.copy_weights(reference, port)
-    return tipchain.align(reference, port, tuple(rng.standard_normal(one).astype(np.float32) for one in shapes))
+    reference, port = of(torch, torch.nn, name, settings), of(paddle, paddle.compat.nn, name, {**settings, **other})
+    return copy_and_align(reference, port, tuple(rng.standard_normal(one).astype(np.float32) for one in shapes))
 
 
 @pytest.mark.parametrize(

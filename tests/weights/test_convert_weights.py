@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from stage_records import load_both
 from tipchain.cli import main
 from tipchain.core.language import columns
 from tipchain.errors import WeightsError
+from tipchain.weights.convert import convert_file, to_paddle
+from tipchain.weights.files import load_paddle_weights
+from tipchain.weights.sides import torch_view
 
 pytestmark = pytest.mark.frameworks
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,8 +46,6 @@ def models(sides):
 
 
 def test_all_misfits_are_listed(models):
-    from tipchain.weights.convert import to_paddle
-
     reference, port = models
     state = reference.state_dict()
     del state["head.bias"]
@@ -64,9 +66,6 @@ def test_all_misfits_are_listed(models):
 
 
 def test_paddle_layers_of_unknown_types_are_refused(sides):
-    from tipchain.weights.convert import to_paddle
-    from tipchain.weights.sides import torch_view
-
     torch, paddle, _, _ = sides
     port = paddle.nn.LayerDict({"part": paddle.nn.SpectralNorm([2, 3])})
     with pytest.raises(WeightsError, match=r"not supported: part\.weight_u belongs to a SpectralNorm"):
@@ -86,11 +85,6 @@ class Bomb:
 
 
 def test_pickles_that_would_run_code_are_refused_and_not_run(sides, models, tmp_path):
-    import pickle
-
-    from tipchain.weights.convert import convert_file
-    from tipchain.weights.files import load_paddle_weights
-
     torch, *_ = sides
     reference, port = models
     torch.save({"head.bias": Bomb(tmp_path / "ran")}, tmp_path / "bomb.pth")
@@ -103,8 +97,6 @@ def test_pickles_that_would_run_code_are_refused_and_not_run(sides, models, tmp_
 
 
 def test_full_disk_leaves_the_old_file(sides, models, tmp_path, monkeypatch):
-    from tipchain.weights.convert import convert_file
-
     torch, paddle, *_ = sides
     reference, port = models
     torch.save(reference.state_dict(), tmp_path / "a.pth")
@@ -121,19 +113,6 @@ def test_full_disk_leaves_the_old_file(sides, models, tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_command_with_a_case(sides, models, tmp_path, capsys):
-    torch, *_ = sides
-    reference, _ = models
-    torch.save(reference.state_dict(), tmp_path / "a.pth")
-    argv = ["convert-weights", "--case", str(CASE), "--torch", str(tmp_path / "a.pth"), "--paddle"]
-    assert main([*argv, str(tmp_path / "a.pdparams")]) == 0
-    assert "converted and verified" in capsys.readouterr().out
-    (tmp_path / "a.pth").write_bytes((tmp_path / "a.pth").read_bytes()[:1000])
-    assert main([*argv, str(tmp_path / "b.pdparams")]) == 2
-    assert "is no complete torch weight file" in capsys.readouterr().err
-    assert not (tmp_path / "b.pdparams").exists()
-
-
 def test_command_without_a_case(sides, models, tmp_path, capsys, monkeypatch):
     from safetensors.torch import save_file
 
@@ -141,17 +120,8 @@ def test_command_without_a_case(sides, models, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     save_file(reference.state_dict(), tmp_path / "a.safetensors")
     (tmp_path / "names.yaml").write_text("head: head\n")
-    argv = [
-        "convert-weights",
-        "--torch",
-        str(tmp_path / "a.safetensors"),
-        "--paddle",
-        str(tmp_path / "a.pdparams"),
-        "--reference",
-        "tests.cases.tiny.tiny_torch:build_model",
-        "--names",
-        str(tmp_path / "names.yaml"),
-    ]
+    argv = ["convert-weights", "--torch", str(tmp_path / "a.safetensors"), "--paddle", str(tmp_path / "a.pdparams")]
+    argv += ["--reference", "tests.cases.tiny.tiny_torch:build_model", "--names", str(tmp_path / "names.yaml")]
     assert main(argv) == 2
     assert "--port" in capsys.readouterr().err
     argv += ["--port", "tests.cases.tiny.tiny_paddle:build_model"]
@@ -178,6 +148,11 @@ def test_command_there_and_back(sides, models, tmp_path, capsys, monkeypatch):
     first, second = (torch.load(tmp_path / name, weights_only=True) for name in ("a.pth", "b.pt"))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first if not name.endswith("tracked"))
+    (tmp_path / "a.pth").write_bytes((tmp_path / "a.pth").read_bytes()[:1000])
+    argv[4] = str(tmp_path / "c.safetensors")
+    assert main([*argv, str(tmp_path / "a.pth")]) == 2
+    assert "is no complete torch weight file" in capsys.readouterr().err
+    assert not (tmp_path / "c.safetensors").exists()
 
 
 def test_command_says_what_structure_matched_and_lists_what_it_did_not(tmp_path, capsys, monkeypatch, sides):

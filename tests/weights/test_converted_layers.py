@@ -5,6 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tipchain.frameworks import load_framework
+from tipchain.weights.convert import to_paddle, to_torch
+from tipchain.weights.sides import torch_view
+
 pytestmark = pytest.mark.frameworks
 
 SEQUENCE, IMAGE = (2, 5, 6), (2, 4, 5, 3)
@@ -111,9 +115,6 @@ def tensors(output):
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN:UserWarning")
 @pytest.mark.parametrize("name", CASES)
 def test_outputs_and_gradients_are_torchs(both, nn, rng, name):
-    from tipchain.frameworks import load_framework
-    from tipchain.weights.convert import to_paddle, to_torch
-
     build_torch, build_paddle, inputs = CASES[name]
     reference, port = both.randomize(build_torch(nn.t)), build_paddle(nn.p)
     before = {key: tensor.clone() for key, tensor in reference.state_dict().items()}
@@ -155,9 +156,6 @@ def test_outputs_and_gradients_are_torchs(both, nn, rng, name):
 @pytest.mark.parametrize(("kind", "dims"), [("Linear", (0, 1)), ("Conv2d", (0, 0))])
 def test_weight_normalized_layers(both, nn, rng, old_names, kind, dims):
     """torch's ``dim`` of a Linear is the other one of Paddle's, which keeps the weight transposed."""
-    from tipchain.weights.convert import to_paddle
-    from tipchain.weights.sides import torch_view
-
     norm = nn.t.utils.weight_norm if old_names else nn.t.utils.parametrizations.weight_norm
     args = (4, 4) if kind == "Linear" else (4, 4, 1)
     reference = norm(getattr(nn.t, kind)(*args), dim=dims[0])
@@ -174,8 +172,6 @@ def test_weight_normalized_layers(both, nn, rng, old_names, kind, dims):
 
 
 def test_spectrally_normalized_linear(both, nn, rng):
-    from tipchain.weights.convert import to_paddle
-
     reference = both.randomize(nn.t.utils.parametrizations.spectral_norm(nn.t.Linear(4, 4))).eval()
     port = nn.p.utils.spectral_norm(nn.p.Linear(4, 4)).eval()
     both.set_state(port, to_paddle(reference, reference.state_dict(), port).state)
@@ -186,7 +182,6 @@ def test_spectrally_normalized_linear(both, nn, rng):
 
 def test_users_subclasses_keep_what_they_add(both, nn):
     """A subclass of LSTM packs as LSTM does, and has its own parameter besides."""
-    from tipchain.weights.convert import to_paddle
 
     class Mine(nn.t.LSTM):
         def __init__(self) -> None:

@@ -1,12 +1,14 @@
 """What converts without hints although types and shapes differ, and what hints say where nothing tells."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import yaml
 
+import tipchain
 from tipchain.errors import UsageError, WeightsError
+from tipchain.weights.convert import to_torch
+from tipchain.weights.given_names import read_names
+from tipchain.weights.sides import assemble, torch_view
 
 pytestmark = pytest.mark.frameworks
 
@@ -14,9 +16,6 @@ pytestmark = pytest.mark.frameworks
 @pytest.fixture
 def copy(both):
     """Copy random weights; return the match. Both ways must give the same, under torch's names and in its layout."""
-    import tipchain
-    from tipchain.weights.convert import to_torch
-    from tipchain.weights.sides import assemble, torch_view
 
     def run(torch, paddle, **hints):
         match = tipchain.copy_weights(both.randomize(torch), paddle, **hints)
@@ -37,15 +36,12 @@ def copy(both):
 
 
 def refused(torch, paddle, **hints):
-    import tipchain
-
     with pytest.raises(WeightsError) as caught:
         tipchain.copy_weights(torch, paddle, **hints)
     return caught.value
 
 
 def own(both, side, **tensors):
-    """Return a layer of a user's own class that holds tensors of these shapes."""
     if side == "torch":
         return both.tree(
             side, **{name: both.torch.nn.Parameter(both.torch.ones(shape)) for name, shape in tensors.items()}
@@ -255,8 +251,6 @@ def test_a_refusal_fits_on_a_screen_and_has_all_problems(both, nn):
 
 
 def test_what_is_ignored_keeps_its_values_and_is_told(both, nn, copy, tmp_path):
-    from tipchain.weights.given_names import read_names
-
     torch = both.tree("torch", fc=nn.t.Linear(4, 4), pooler=nn.t.Linear(4, 4))
     paddle = both.tree("paddle", fc=nn.p.Linear(4, 4), aux=nn.p.Linear(2, 4))
     before = paddle.aux.weight.numpy().copy()
@@ -267,7 +261,5 @@ def test_what_is_ignored_keeps_its_values_and_is_told(both, nn, copy, tmp_path):
     assert match.left == ("pooler.weight", "pooler.bias")
     np.testing.assert_array_equal(paddle.aux.weight.numpy(), before)
     assert "left behind: pooler.weight: the port has none" in str(match)
-    import tipchain
-
     with pytest.raises(UsageError, match="neither model has 'poler'"):
         tipchain.copy_weights(torch, paddle, ignore=["poler"])

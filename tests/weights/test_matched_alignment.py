@@ -9,6 +9,13 @@ import textwrap
 import pytest
 from stage_records import recording_job
 
+from tipchain.core.json_text import as_json, parse_as
+from tipchain.errors import Outcome
+from tipchain.modes import Mode
+from tipchain.parity.case import load_case
+from tipchain.parity.recorder import RecordingJob, run_job
+from tipchain.parity.stages.judging import Rules, judge_stage
+
 pytestmark = pytest.mark.frameworks
 
 NET = """
@@ -75,8 +82,6 @@ def case(both, tmp_path):
 
 def write_case(both, tmp_path, more="", weights="{torch: own.pth}", name="packed"):
     """Write the two sides, modules called after ``name``, and the case; ``more`` is what only torch's model declares."""
-    from tipchain.parity.case import load_case
-
     for side, words in (("torch", TORCH), ("paddle", PADDLE)):
         text = textwrap.dedent(NET)
         for old, new in words.items():
@@ -100,7 +105,6 @@ def prepared(case, monkeypatch):
 
 def prepare_here(case, monkeypatch):
     """Return the stages' needs, with the weights made in this process."""
-    from tipchain.modes import Mode
     from tipchain.parity import weights
 
     def here(command, **_more):
@@ -114,9 +118,6 @@ def prepare_here(case, monkeypatch):
 
 def record(case, prepared, folder):
     """Record both sides in this process and return what each stage came to."""
-    from tipchain.core.json_text import as_json, parse_as
-    from tipchain.parity.recorder import RecordingJob, run_job
-
     folder.mkdir()
     events = []
     for side in ("torch", "paddle"):
@@ -129,9 +130,6 @@ def record(case, prepared, folder):
 
 
 def test_gradients_of_packed_and_renamed_layers_are_compared(case, prepared, tmp_path):
-    from tipchain.errors import Outcome
-    from tipchain.parity.stages.judging import Rules, judge_stage
-
     entry = json.loads(next(case.root.rglob("paddle.json")).read_text())
     assert entry["facts"]["names"] == {"rnn": "lstm", "attn": "mixer", "head": "fc"}
     ends = record(case, prepared, tmp_path / "run")
@@ -146,9 +144,6 @@ def test_gradients_of_packed_and_renamed_layers_are_compared(case, prepared, tmp
 
 
 def test_what_a_case_ignores_is_not_compared(both, tmp_path, monkeypatch):
-    from tipchain.errors import Outcome
-    from tipchain.parity.stages.judging import Rules, judge_stage
-
     case = write_case(
         both,
         tmp_path,

@@ -1,20 +1,18 @@
 """Which tensor of a torch model is which of its port: by name, by structure, by a given name, or listed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from tipchain.errors import WeightsError
+from tipchain.weights.convert import to_paddle, to_torch
+from tipchain.weights.matching import match_models
+from tipchain.weights.sides import torch_view
 
 pytestmark = pytest.mark.frameworks
 
 
 def match(both, torch, paddle, names=None):
     """Return the match; converting there and back must give the same tensors, under torch's names."""
-    from tipchain.weights.convert import to_paddle, to_torch
-    from tipchain.weights.sides import torch_view
-
     converted = to_paddle(both.randomize(torch), torch.state_dict(), paddle, names)
     back = to_torch(paddle, converted.state, torch, names)
     for name, tensor in torch.state_dict().items():
@@ -28,8 +26,6 @@ def moved(both, torch, paddle, names=None):
 
 
 def refusal(torch, paddle, names=None):
-    from tipchain.weights.matching import match_models
-
     with pytest.raises(WeightsError) as caught:
         match_models(torch, paddle, names)
     return "\n".join(getattr(caught.value, "problems", [str(caught.value)]))
@@ -112,8 +108,6 @@ def test_names_that_lead_nowhere_are_refused(both, nn):
 
 
 def test_tied_tensors(both, nn):
-    from tipchain.weights.convert import to_paddle
-
     embed, head = nn.t.Embedding(5, 4), nn.t.Linear(4, 5, bias=False)
     head.weight = embed.weight
     torch = both.tree("torch", embed=embed, head=head)
@@ -133,8 +127,6 @@ def test_tied_tensors(both, nn):
 
 
 def test_paddle_zeros_that_torch_lacks_must_be_zero_on_the_way_back(both, nn):
-    from tipchain.weights.convert import to_paddle, to_torch
-
     torch = both.randomize(nn.t.GRUCell(3, 4, bias=False))
     port = nn.p.GRUCell(3, 4, bias_ih_attr=False, bias_hh_attr=False)
     state = dict(to_paddle(torch, torch.state_dict(), port).state)
@@ -145,8 +137,6 @@ def test_paddle_zeros_that_torch_lacks_must_be_zero_on_the_way_back(both, nn):
 
 
 def test_what_is_to_be_ignored_is_named_by_its_largest_layers_and_by_nothing_that_is_kept(both, nn):
-    from tipchain.weights.matching import match_models
-
     def block():
         return {"conv": nn.t.Conv2d(4, 4, 1, bias=False), "norm": nn.t.BatchNorm2d(4)}
 

@@ -1,7 +1,5 @@
 """Tensors are matched by content, names and, last, order of declaration; what these do not settle is told."""
 
-from __future__ import annotations
-
 from tipchain.weights.structure import Leaf, match_by_structure
 
 

@@ -159,8 +159,6 @@ def test_compressed_entries_and_other_archives_are_refused(tmp_path):
 
 
 class Spelled:
-    """Pickled as a call of ``function``."""
-
     def __init__(self, function, *args):
         self.call = (function, args)
 

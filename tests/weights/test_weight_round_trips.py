@@ -1,17 +1,16 @@
 """From torch to Paddle and back, through files, every bit comes back: for whatever pair of models."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from tipchain.errors import WeightsError
+from tipchain.weights.convert import convert_file, to_torch
+from tipchain.weights.files import load_paddle_weights, read_paddle_file, read_torch_state, write_torch_file
 
 pytestmark = pytest.mark.frameworks
 
 
 def models(both, nn, dtype="float32"):
-    """Return a torch model and its port with names of its own, in the given dtype."""
     torch = both.tree("torch", attn=nn.t.MultiheadAttention(6, 2), norm=nn.t.BatchNorm1d(4), fc=nn.t.Linear(4, 4))
     paddle = both.tree("paddle", attn=nn.p.MultiHeadAttention(6, 2), norm=nn.p.BatchNorm1D(4), head=nn.p.Linear(4, 4))
     if dtype != "float32":
@@ -22,9 +21,6 @@ def models(both, nn, dtype="float32"):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64"])
 @pytest.mark.parametrize("suffixes", [("pth", "pdparams"), ("safetensors", "safetensors")])
 def test_files_come_back_bit_by_bit(both, nn, tmp_path, dtype, suffixes):
-    from tipchain.weights.convert import convert_file
-    from tipchain.weights.files import read_torch_state, write_torch_file
-
     torch, paddle = models(both, nn, dtype)
     with both.torch.no_grad():  # what a comparison of numbers would not see
         torch.fc.bias[:3] = both.torch.tensor([float("nan"), -0.0, float("inf")])
@@ -50,9 +46,6 @@ def test_files_come_back_bit_by_bit(both, nn, tmp_path, dtype, suffixes):
 
 
 def test_frameworks_read_what_was_written(both, nn, tmp_path):
-    from tipchain.weights.convert import convert_file
-    from tipchain.weights.files import load_paddle_weights
-
     torch, paddle = models(both, nn)
     both.torch.save(torch.state_dict(), tmp_path / "a.pth")
     for name in ("a.pdparams", "a.safetensors"):
@@ -68,9 +61,6 @@ def test_frameworks_read_what_was_written(both, nn, tmp_path):
 
 
 def test_a_file_of_the_other_layout_is_refused(both, nn, tmp_path):
-    from tipchain.weights.convert import convert_file
-    from tipchain.weights.files import read_paddle_file, read_torch_state, write_torch_file
-
     torch, paddle = models(both, nn)
     write_torch_file(torch, torch.state_dict(), tmp_path / "t.safetensors")
     convert_file(torch, tmp_path / "t.safetensors", paddle, tmp_path / "p.safetensors")
@@ -81,8 +71,6 @@ def test_a_file_of_the_other_layout_is_refused(both, nn, tmp_path):
 
 
 def test_damaged_safetensors_are_refused(tmp_path, both):
-    from tipchain.weights.files import read_paddle_file
-
     (tmp_path / "a.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0{}")
     with pytest.raises(WeightsError, match="no complete Paddle weight file"):
         read_paddle_file(tmp_path / "a.safetensors")
@@ -92,8 +80,6 @@ def test_damaged_safetensors_are_refused(tmp_path, both):
 
 def test_names_of_a_shared_tensor_that_differ_in_a_file_are_refused(both, nn):
     """Paddle's file has an LSTM's tensors twice: in the layer and in its cells."""
-    from tipchain.weights.convert import to_torch
-
     torch, paddle = both.tree("torch", rnn=nn.t.LSTM(3, 4)), both.tree("paddle", rnn=nn.p.LSTM(3, 4))
     arrays = {name: np.array(tensor.numpy()) for name, tensor in paddle.state_dict().items()}
     arrays["rnn.0.cell.weight_hh"] += 1
@@ -104,8 +90,6 @@ def test_names_of_a_shared_tensor_that_differ_in_a_file_are_refused(both, nn):
 @pytest.mark.parametrize("suffix", ["pth", "safetensors"])
 def test_a_torch_file_is_written_whole_or_not_at_all(both, nn, tmp_path, monkeypatch, suffix):
     import safetensors.torch
-
-    from tipchain.weights.files import write_torch_file
 
     torch, _ = models(both, nn)
     path = tmp_path / f"a.{suffix}"

@@ -12,6 +12,11 @@ from typing import Any
 import numpy as np
 import yaml
 
+from tipchain.errors import TipchainError
+from tipchain.parity.case import InputSpec
+from tipchain.parity.inputs import make_input
+from tipchain.weights.convert import to_paddle
+
 SIDES = ("torch", "paddle")
 
 
@@ -119,9 +124,6 @@ def _input(name: str, value: Any) -> dict[str, Any]:
 
 def _weight_names(pair: Any) -> dict[str, str]:
     """Return the names that a case needs to convert the reference's weights into the port's; it can give no others."""
-    from tipchain.errors import TipchainError
-    from tipchain.weights.convert import to_paddle
-
     state = {name: value for name, value in pair.port.state_dict().items() if value.size}
     for given in ({}, _by_values(pair.reference.state_dict(), state)):
         try:
@@ -151,9 +153,6 @@ def _tried(pair: Any, specs: Mapping[str, Any], label: Mapping[str, Any] | None 
     """Return what the reference, or its loss, gives for a case's random inputs; None where that, or the port, raises or is NaN."""
     import paddle
     import torch
-
-    from tipchain.parity.case import InputSpec
-    from tipchain.parity.inputs import make_input
 
     named = {**specs, "label": label} if label else specs
     arrays = [make_input(InputSpec(name=name, seed=at, **one)) for at, (name, one) in enumerate(named.items())]

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+import pytest
 from tiny_project import TinyProject
 
+Image = pytest.importorskip("PIL.Image")
 PICTURES = Path(__file__).resolve().parents[1] / "cases" / "pictures"
 SIZES = ((40, 30), (30, 44), (36, 36), (33, 47), (45, 31), (28, 39))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from zoo.planting import FAMILIES, NETS, Edits, Pair, pair
+from zoo.planting import FAMILIES, Edits, Pair, pair, source_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,10 +23,9 @@ class Equal:
         """The net."""
         return self.id.partition("-")[0]
 
-    def build(self, *, double: bool = False) -> Pair:
+    def build(self) -> Pair:
         """Return the pair."""
-        edits = {"port_edits": self.port_edits, "reference_edits": self.reference_edits}
-        return pair(self.family, double=double, **edits, **self.how)
+        return pair(self.family, port_edits=self.port_edits, reference_edits=self.reference_edits, **self.how)
 
 
 def _port(name: str, *texts: str, **how: Any) -> Equal:
@@ -38,7 +37,7 @@ def _reference(name: str, *texts: str, **how: Any) -> Equal:
 
 
 def _as_it_is(family: str) -> Equal:
-    source = (NETS / f"{family}_paddle.py").read_text(encoding="utf-8")
+    source = source_of(f"{family}_paddle")
     return _port(
         f"{family}-trained",
         training=True,

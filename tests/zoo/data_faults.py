@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from PIL import Image
+import pytest
 
+Image = pytest.importorskip("PIL.Image")
 MEAN, STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
 HALF = 0.5 * np.ones(3)
-CLIP = np.array([0.48145466, 0.4578275, 0.40821073]), np.array([0.26862954, 0.26130258, 0.27577711])
 SHORT, CROP, CLASSES = 40, 32, 5
 SHAPES = ((60, 84), (72, 54), (58, 78), (66, 66), (78, 60), (59, 79), (60, 84), (46, 60), (64, 80), (70, 55))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlantedData:
-    """A pair of sources that differ by one thing.
+class Planted:
+    """A pair of sources, or of metrics, that differ by one thing.
 
     Attributes:
         id: its name.
@@ -27,6 +27,7 @@ class PlantedData:
         reference: the reference's.
         port: the port's.
         samples: raw images, where both are transforms.
+        kind: of the outputs of metrics: ``"classes"``, ``"words"`` or ``"yes or no"``.
     """
 
     id: str
@@ -35,6 +36,7 @@ class PlantedData:
     reference: Any
     port: Any
     samples: Any = None
+    kind: str = ""
 
 
 def picture(height: int, width: int, seed: int) -> Any:
@@ -55,8 +57,6 @@ LABELS = [0, 1, 2, 3, 4, 0, 1, 1, 0, 2]
 def transform(
     raw: Any,
     *,
-    short: int = SHORT,
-    exact: bool = False,
     method: Any = Image.Resampling.BILINEAR,
     mean: Any = MEAN,
     std: Any = STD,
@@ -66,13 +66,7 @@ def transform(
 ) -> Any:
     """Return an image as ImageNet's evaluation makes it, float32 ``[3, 32, 32]``."""
     high, wide = raw.shape[:2]
-    size = (
-        (short, short)
-        if exact
-        else (short, int(short * high / wide))
-        if wide < high
-        else (int(short * wide / high), short)
-    )
+    size = (SHORT, int(SHORT * high / wide)) if wide < high else (int(SHORT * wide / high), SHORT)
     small = np.asarray(Image.fromarray(raw).resize(size, method))
     top, left = (0 if corner else round((length - CROP) / 2) + moved for length in small.shape[:2])
     pixels = small[top : top + CROP, left : left + CROP] / scale
@@ -101,15 +95,15 @@ def samples(
     return Made(lambda number: (change(transform(RAWS[number], **arguments)), label(LABELS[number])))
 
 
-def _data(name: str, said: str, port: Any, reference: Any = None) -> PlantedData:
+def _data(name: str, said: str, port: Any, reference: Any = None) -> Planted:
     code, *says = said.split("|")
     reference = samples() if reference is None else reference
-    return PlantedData(id=name, code=code, says=tuple(says), reference=reference, port=port)
+    return Planted(id=name, code=code, says=tuple(says), reference=reference, port=port)
 
 
-def _transforms(name: str, said: str, port: Any) -> PlantedData:
+def _transforms(name: str, said: str, port: Any) -> Planted:
     code, *says = said.split("|")
-    return PlantedData(id=name, code=code, says=tuple(says), reference=transform, port=port, samples=RAWS)
+    return Planted(id=name, code=code, says=tuple(says), reference=transform, port=port, samples=RAWS)
 
 
 def _bytes(change: Callable[[Any], Any]) -> Made:
@@ -144,18 +138,11 @@ DATA_FAULTS = (
     _data("bgr", "parting|`image[::-1]` (data_faults.py:|of image [", samples(lambda image: image[::-1])),
     _data("bgr-before-normalization", "parting|RAWS[number][..., ::-1]", Made(lambda number: (transform(np.ascontiguousarray(RAWS[number][..., ::-1])), LABELS[number]))),
     _data("channels-last", "parting|`image.transpose(1, 2, 0)`|(32x32x3)", samples(lambda image: image.transpose(1, 2, 0))),
-    _data("height-for-width", "parting|`image.transpose(0, 2, 1)`", samples(lambda image: image.transpose(0, 2, 1))),
     _data("half-for-imagenet", "argument|`mean` is [0.5, 0.5, 0.5] (3), the reference's [0.485,|`std` is", samples(mean=HALF, std=HALF)),
-    _data("clip-for-imagenet", "argument|`mean` is [0.481455|`std` is", samples(mean=CLIP[0], std=CLIP[1])),
     _data("not-normalized", "argument|`mean` is 0.0|`std` is 1.0, the reference's [0.229, 0.224, 0.225]", samples(mean=0.0, std=1.0)),
-    _data("mean-only", "argument|`std` is 1.0", samples(std=1.0)),
-    _data("constants-in-bgr", "argument|`mean` is [0.406, 0.456, 0.485]|`std` is", samples(mean=MEAN[::-1], std=STD[::-1])),
-    _data("unknown-constants", "argument|`mean` is [0.495", samples(mean=MEAN + 0.01)),
     _data("not-divided-by-255", "argument|`scale` is 1.0, the reference's 255.0", samples(scale=1.0)),
-    _data("divided-twice", "argument|`scale` is 65025.0, the reference's 255.0", samples(scale=255.0**2)),
     _data("bytes-not-divided", "parting|the port's `image` (|`(image / 255).astype(np.float32)`", _bytes(lambda image: image), _bytes(lambda image: (image / 255).astype(np.float32))),
     _data("flipped", "parting|`image[..., ::-1]`", samples(lambda image: image[..., ::-1])),
-    _data("upside-down", "parting|`image[:, ::-1]`", samples(lambda image: image[:, ::-1])),
     _data("crop-off-by-one", "argument|`moved` is 1, the reference's 0", samples(moved=1)),
     _data("top-left-crop", "parting|the port's `(RAWS[number][:32, :32] / 255, 0)`|the reference's `(RAWS[number][8:40, 6:38] / 255, 0)`", Made(lambda number: (RAWS[number][:32, :32] / 255, 0)), Made(lambda number: (RAWS[number][8:40, 6:38] / 255, 0))),
     _data("overflow", "parting|`image + np.uint8(60)`|makes 0 at [", _bytes(lambda image: image + np.uint8(60)), _bytes(lambda image: image.astype(np.float32) + 60)),
@@ -164,7 +151,6 @@ DATA_FAULTS = (
     _data("padding-mode", "argument|`mode` is 'reflect', the reference's 'constant'|np.pad(", _pad("reflect"), _pad("constant")),
     _data("bgr-and-half", "parting|((pixels - mean) / std)", samples(lambda image: image[::-1], mean=HALF, std=HALF)),
     _data("label-plus-one", "parting|`one + 1`|makes 1 of one 0", samples(label=lambda one: one + 1)),
-    _data("one-hot", "parting|`np.eye(CLASSES, dtype=np.int64)[one]`", samples(label=lambda one: np.eye(CLASSES, dtype=np.int64)[one])),
     _data("classes-exchanged", "parting|`(1, 0, 2, 3, 4)[one]`", samples(label=lambda one: (1, 0, 2, 3, 4)[one])),
     _data("labels-out-of-step", "parting|LABELS[number - 1]", Made(lambda number: (CLEAN_SAMPLES[number][0], LABELS[number - 1]))),
     _data("reversed", "parting|order: sample 0 of the port is the reference's 9, expected 0", CLEAN_SAMPLES[::-1]),
@@ -177,8 +163,6 @@ DATA_FAULTS = (
     _transforms("bicubic", "argument|`method` is BICUBIC, the reference's BILINEAR|.resize(size, method)", lambda raw: transform(raw, method=Image.Resampling.BICUBIC)),
     _transforms("nearest", "argument|`method` is NEAREST, the reference's BILINEAR", lambda raw: transform(raw, method=Image.Resampling.NEAREST)),
     _transforms("no-antialias", "parting|interpolate(pixels, size, mode='bilinear')|Image.fromarray(raw).resize(size, method)", _plain),
-    _transforms("exact-size", "argument|`exact` is True, the reference's False", lambda raw: transform(raw, exact=True)),
-    _transforms("another-short-side", "argument|`short` is 44, the reference's 40", lambda raw: transform(raw, short=44)),
     _transforms("top-left", "argument|`corner` is True, the reference's False", lambda raw: transform(raw, corner=True)),
     _transforms("raw-bgr", "parting|raw[..., ::-1]", lambda raw: transform(np.ascontiguousarray(raw[..., ::-1]))),
 )  # fmt: skip
@@ -204,27 +188,6 @@ CLEAN_DATA = (
     _data("labels-int32", "", samples(label=np.int32)),
     _transforms("transforms", "", _floats),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlantedMetric:
-    """A pair of metrics that differ by one thing.
-
-    Attributes:
-        id: its name.
-        code: the kind of the first cause.
-        says: what its message must say.
-        reference: the reference's.
-        port: the port's.
-        kind: of the outputs: ``"classes"``, ``"words"`` or ``"yes or no"``.
-    """
-
-    id: str
-    code: str
-    says: tuple[str, ...]
-    reference: Any
-    port: Any
-    kind: str = "classes"
 
 
 def top(k: int = 1, factor: float = 1.0, *, error: bool = False) -> Callable[[Any, Any], float]:
@@ -327,9 +290,9 @@ class PaddleCounting(Counting):
         return super().compute()
 
 
-def _metric(name: str, said: str, reference: Any, port: Any, kind: str = "classes") -> PlantedMetric:
+def _metric(name: str, said: str, reference: Any, port: Any, kind: str = "classes") -> Planted:
     code, *says = said.split("|")
-    return PlantedMetric(id=name, code=code, says=tuple(says), reference=reference, port=port, kind=kind)
+    return Planted(id=name, code=code, says=tuple(says), reference=reference, port=port, kind=kind)
 
 
 METRIC_FAULTS = (
@@ -346,9 +309,6 @@ METRIC_FAULTS = (
     ),
     _metric("samples-for-classes", "parting|the port's `ranks = (outputs > outputs[", class_mean, top(1)),
     _metric("macro-for-micro", "argument|`average` is 'macro', the reference's 'micro'", f1("micro"), f1("macro")),
-    _metric(
-        "weighted-for-macro", "argument|`average` is 'weighted', the reference's 'macro'", f1("macro"), f1("weighted")
-    ),
     _metric(
         "mean-of-batches",
         "argument|`by_batch` is True, the reference's False",

@@ -62,16 +62,9 @@ class Fault:
         text = re.sub(r"zoo_\w+\.py(:\d+)?", "", text.replace(f"`{cause.port_path}`", ""))
         return re.search(self.says, text, re.IGNORECASE) is not None
 
-    def build(self, *, double: bool = False) -> Pair:
+    def build(self) -> Pair:
         """Return the pair whose port has the fault."""
-        return pair(self.family, port_edits=self.edits, double=double, strict=False, **self._run())
-
-    def sound(self) -> Pair:
-        """Return the pair without the fault, in float64."""
-        return pair(self.family, double=True, **self._run())
-
-    def _run(self) -> dict[str, Any]:
-        return {**NEEDS[self.part], **self.how}
+        return pair(self.family, port_edits=self.edits, strict=False, **NEEDS[self.part], **self.how)
 
 
 def _layer(part: str, name: str, where: str, says: str, *texts: str, **how: Any) -> Fault:

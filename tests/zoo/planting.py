@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from zoo import ports
+
 NETS = Path(__file__).parent / "nets"
 FAMILIES = tuple(sorted(path.stem.removesuffix("_torch") for path in NETS.glob("*_torch.py")))
 RECURRENT = ("crnn", "translate")
@@ -64,9 +66,19 @@ def edited(source: str, edits: Edits) -> str:
     return source
 
 
+def source_of(name: str) -> str:
+    """Return the text of a net; a port without a file has its reference's in Paddle's words."""
+    path = NETS / f"{name}.py"
+    if path.is_file():
+        return path.read_text(encoding="utf-8")
+    family = name.removesuffix("_paddle")
+    own = ports.OWN[family]
+    return edited(ports.translated(source_of(f"{family}_torch"), family), tuple(zip(own[::2], own[1::2], strict=True)))
+
+
 def load(name: str, edits: Edits = ()) -> ModuleType:
-    """Import a file of the nets with the edits made."""
-    source = edited((NETS / f"{name}.py").read_text(encoding="utf-8"), edits)
+    """Import a net with the edits made."""
+    source = edited(source_of(name), edits)
     title = f"zoo_{name}_{hashlib.sha256(source.encode()).hexdigest()[:10]}"
     if title in sys.modules:
         return sys.modules[title]
@@ -79,9 +91,9 @@ def load(name: str, edits: Edits = ()) -> ModuleType:
     return module
 
 
-def stir(model: torch.nn.Module, seed: int = 7) -> None:
+def stir(model: torch.nn.Module) -> None:
     """Give norms, biases and running statistics values that are not those of a fresh model."""
-    draw = torch.Generator().manual_seed(seed)
+    draw = torch.Generator().manual_seed(7)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim <= 1:
@@ -91,19 +103,6 @@ def stir(model: torch.nn.Module, seed: int = 7) -> None:
                 buffer.copy_(0.2 * torch.randn(buffer.shape, generator=draw))
             elif name.endswith("running_var"):
                 buffer.copy_(0.5 + torch.rand(buffer.shape, generator=draw))
-
-
-def to_double(port: Any) -> None:
-    """Let a port hold float64; its integers stay, and the state of a recurrent layer's dropout, which Paddle cannot cast."""
-    kept = [
-        (layer, name, layer._buffers.pop(name))
-        for layer in port.sublayers(include_self=True)
-        for name, buffer in list(layer._buffers.items())
-        if buffer is not None and "float" not in str(buffer.dtype)
-    ]
-    port.to(dtype="float64")
-    for layer, name, buffer in kept:
-        layer._buffers[name] = buffer
 
 
 def named_for_paddle(
@@ -150,7 +149,6 @@ def pair(
     data: bool = False,
     metrics: bool = False,
     step: bool = False,
-    double: bool = False,
     strict: bool = True,
 ) -> Pair:
     """Make a pair of a family.
@@ -165,7 +163,6 @@ def pair(
         data: whether the samples and both transforms go along.
         metrics: whether both metrics go along.
         step: whether it is trained by the steps of the family.
-        double: whether the models hold float64.
         strict: whether the port must hold all that was converted.
     """
     theirs = load(f"{family}_torch", reference_edits)
@@ -174,9 +171,6 @@ def pair(
     reference = theirs.build()
     stir(reference)
     port = ours.build()
-    if double:
-        reference.double()
-        to_double(port)
     state = {name: value.numpy().copy() for name, value in reference.state_dict().items()}
     fill(port, ours.convert(state), strict=strict)
     training = training or family in RECURRENT

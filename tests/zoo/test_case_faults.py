@@ -1,22 +1,18 @@
 """What is said of mistakes in the parts of a case beside its model: the stage that fails, and no other is blamed."""
 
-from __future__ import annotations
-
-import importlib.util
 import json
 import shutil
 import sys
 
+import both_frameworks  # noqa: F401
 import pytest
 from tiny_project import TinyProject
 
+from tipchain.explain.causes.data import check_data
+from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
+from tipchain.live.sources import feed_case
 from tipchain.modes import STAGES
-
-for _name in ("torch", "paddle", "PIL"):
-    if importlib.util.find_spec(_name) is None:
-        pytest.skip(f"{_name} is not installed", allow_module_level=True)
-
-from zoo.case_faults import CASE_FAULTS, PICTURES, make_pictures_project  # noqa: E402
+from zoo.case_faults import CASE_FAULTS, PICTURES, make_pictures_project
 
 pytestmark = pytest.mark.frameworks
 SIDES = {"edits": PICTURES / "pictures_paddle.py", "case": PICTURES / "pictures.yaml"}
@@ -36,10 +32,6 @@ def project(tmp_path_factory):
 
 
 def test_the_data_of_a_case_is_followed_into_the_callables_of_its_data_set(tmp_path):
-    from tipchain.explain.causes.data import check_data
-    from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
-    from tipchain.live.sources import feed_case
-
     port = make_pictures_project(tmp_path)
     (fault,) = (one for one in CASE_FAULTS if one.id == "data/resize-bicubic")
     for old, new in fault.edits:
@@ -56,10 +48,6 @@ def test_the_data_of_a_case_is_followed_into_the_callables_of_its_data_set(tmp_p
 def test_a_cases_data_set_may_be_a_list(tmp_path, monkeypatch):
     for name in ("pictures_torch", "pictures_paddle"):  # of another project
         monkeypatch.delitem(sys.modules, name, raising=False)
-    from tipchain.explain.causes.data import check_data
-    from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
-    from tipchain.live.sources import feed_case
-
     port = make_pictures_project(tmp_path)
     for file in ("pictures_torch.py", "pictures_paddle.py"):
         port.edit(file, "    return Folder(split)\n", "    return list(Folder(split))\n")

@@ -1,24 +1,15 @@
 """What is said of planted faults of data and metrics, and of pairs that are equal."""
 
-from __future__ import annotations
-
-import importlib.util
-
+import both_frameworks  # noqa: F401
+import numpy as np
 import pytest
 
-for _name in ("torch", "paddle", "PIL"):
-    if importlib.util.find_spec(_name) is None:
-        pytest.skip(f"{_name} is not installed", allow_module_level=True)
-
-import torch  # noqa: E402, F401, I001  (before paddle)
-import numpy as np  # noqa: E402
-
-from tipchain.errors import Outcome  # noqa: E402
-from tipchain.explain.causes.data import check_data  # noqa: E402
-from tipchain.explain.causes.metrics import check_metrics  # noqa: E402
-from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide  # noqa: E402
-from zoo import data_faults  # noqa: E402
-from zoo.data_faults import CLEAN_DATA, CLEAN_METRICS, DATA_FAULTS, METRIC_FAULTS, outputs_of  # noqa: E402
+from tipchain.errors import Outcome
+from tipchain.explain.causes.data import check_data
+from tipchain.explain.causes.metrics import check_metrics
+from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
+from zoo import data_faults
+from zoo.data_faults import CLEAN_DATA, CLEAN_METRICS, DATA_FAULTS, METRIC_FAULTS, outputs_of
 
 pytestmark = pytest.mark.frameworks
 
@@ -29,7 +20,7 @@ def sides():
 
 
 def check(sides, pair):
-    if hasattr(pair, "kind"):
+    if pair.kind:
         return check_metrics(sides, (pair.reference, pair.port), *outputs_of(pair.kind))
     return check_data(sides, (pair.reference, pair.port), samples=pair.samples)
 

@@ -1,21 +1,12 @@
 """What `tipchain.align` says of each equal pair."""
 
-from __future__ import annotations
-
-import importlib.util
-
+import both_frameworks  # noqa: F401
 import pytest
 
-for _name in ("torch", "paddle"):
-    if importlib.util.find_spec(_name) is None:
-        pytest.skip(f"{_name} is not installed", allow_module_level=True)
-
-import torch  # noqa: E402, F401  (before paddle)
-
-from tipchain.explain.locate.verdicts import Closeness  # noqa: E402
-from zoo.clean import CLEAN  # noqa: E402
-from zoo.judged import align  # noqa: E402
-from zoo.planting import FAMILIES  # noqa: E402
+from tipchain.explain.locate.verdicts import Closeness
+from zoo.clean import CLEAN
+from zoo.judged import align
+from zoo.planting import FAMILIES
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]
 

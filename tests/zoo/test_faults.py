@@ -1,20 +1,11 @@
 """What `tipchain.align` says of each planted fault."""
 
-from __future__ import annotations
-
-import importlib.util
-
+import both_frameworks  # noqa: F401
 import pytest
 
-for _name in ("torch", "paddle"):
-    if importlib.util.find_spec(_name) is None:
-        pytest.skip(f"{_name} is not installed", allow_module_level=True)
-
-import torch  # noqa: E402, F401  (before paddle)
-
-from zoo.faults import FAULTS, NEEDS  # noqa: E402
-from zoo.judged import align, place  # noqa: E402
-from zoo.planting import FAMILIES, EditError, edited, pair  # noqa: E402
+from zoo.faults import FAULTS, NEEDS
+from zoo.judged import align, place
+from zoo.planting import FAMILIES, EditError, edited, pair
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]
 ELSEWHERE = {"wavenet-net-first-skip-lost"}

@@ -1,10 +1,10 @@
 """Cells that a port computes by hand, held against torch's, whose kernels compute all at once."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from live_nets import model
+
+import tipchain
 
 
 def twice(side, cell):
@@ -36,8 +36,6 @@ def port_of(paddle, fault):
 
 @pytest.mark.parametrize(("fault", "code"), [("", ""), ("reset", "missing-call")])
 def test_what_a_cell_by_hand_does_otherwise_is_named(live, fault, code):
-    import tipchain
-
     live.torch.manual_seed(0)
     reference, port = twice(live.torch, live.torch.nn.GRUCell(5, 6)), port_of(live.paddle, fault)
     tipchain.copy_weights(reference, port)

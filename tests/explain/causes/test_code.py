@@ -1,7 +1,5 @@
 """Results of code around the models: named, matched and held against each other."""
 
-from __future__ import annotations
-
 from array import array
 from collections import deque
 

@@ -1,17 +1,11 @@
 """Faults in a model's own code: the place where it parts from the reference's, and the edit that mends it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from live_nets import model
+from live_nets import model, random
 
 from tipchain.explain.causes.hypotheses import explained
 from tipchain.explain.causes.program import Tap
-
-
-def random(*shape):
-    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -20,39 +14,21 @@ def pair(live):
     torch, paddle = live.torch, live.paddle
 
     def build(ours, theirs, *, images=False, table=None):
-        def fill(model, nn, keep, buffer):
-            first, second = (nn.Conv2d, nn.Conv2d) if hasattr(nn, "Conv2d") else (nn.Conv2D, nn.Conv2D)
-            if images:
-                model.a, model.b = first(3, 12, 1), second(12, 3, 1)
-            else:
-                model.a, model.b = nn.Linear(6, 6), nn.Linear(6, 6)
-            model.norm, model.relu = nn.LayerNorm(6), nn.ReLU()
-            if table is not None:
-                model.register_buffer("table", buffer, **keep)
+        def layers(nn):
+            convolution = nn.Conv2d if nn is torch.nn else nn.Conv2D
+            a, b = (convolution(3, 12, 1), convolution(12, 3, 1)) if images else (nn.Linear(6, 6), nn.Linear(6, 6))
+            return {"a": a, "b": b, "norm": nn.LayerNorm(6), "relu": nn.ReLU()}
 
-        class Reference(torch.nn.Module):
-            def __init__(self):
-                super().__init__()
-                fill(self, torch.nn, {"persistent": False}, None if table is None else torch.tensor(table[0]))
-
-            def forward(self, *x):
-                return ours(self, *x)
-
-        class Port(paddle.nn.Layer):
-            def __init__(self):
-                super().__init__()
-                fill(self, paddle.nn, {"persistable": False}, None if table is None else paddle.to_tensor(table[1]))
-
-            def forward(self, *x):
-                return theirs(self, *x)
-
-        return live.equal(Reference(), Port())
+        reference, port = model(torch, layers, ours), model(paddle, layers, theirs)
+        if table is not None:
+            reference.register_buffer("table", torch.tensor(table[0]), persistent=False)
+            port.register_buffer("table", paddle.to_tensor(table[1]), persistable=False)
+        return live.equal(reference, port)
 
     return build
 
 
 def here(x):
-    """Return the framework of a tensor."""
     import paddle
     import torch
 
@@ -71,16 +47,15 @@ def grouped(x, *sizes):
     return made.reshape([count, channels, *rest])
 
 
-def attend(m, x, *, exchanged=False, axis=-1, scale=0.5, causal=False):
+def attend(m, x, *, scale=0.5, causal=False):
     """Return attention with three heads; ``a`` makes the queries, ``b`` the keys."""
     q, k = (one.reshape([*x.shape[:2], 3, 2]) for one in (m.a(x), m.b(x)))
-    q, k = (k, q) if exchanged else (q, k)
     scores = here(x).einsum("bqhd,bkhd->bhqk", q, k)
     scores = scores if scale is None else scores * scale
     if causal:
         seen = here(x).tril(here(x).ones_like(scores))
         scores = scores + (seen - 1) * 1e9
-    weights = here(x).nn.functional.softmax(scores, axis)
+    weights = here(x).nn.functional.softmax(scores, -1)
     return here(x).einsum("bhqk,bkhd->bqhd", weights, q)
 
 
@@ -95,7 +70,6 @@ def halves(m, x, first):
 
 ROWS, SEQUENCE, IMAGE = random(4, 6), 2 * random(2, 5, 6), random(2, 3, 6, 7)
 GRID = (np.random.default_rng(3).random((2, 4, 5, 2)) * 2.6 - 1.3).astype(np.float32)
-FLAGS = np.array([[1, 2, 0, 4, 0], [3, 0, 1, 1, 2]])
 EDITS = {
     "a flag": (
         "argument", "align_corners", "pass `align_corners=False` to `grid_sample`", (IMAGE, GRID),
@@ -134,9 +108,9 @@ EDITS = {
 
 @pytest.mark.filterwarnings("ignore:Default grid_sample")
 @pytest.mark.parametrize("fault", EDITS)
-def test_one_edit_is_named_with_both_lines(live, causes, pair, fault):
+def test_one_edit_is_named_with_both_lines(live, pair, fault):
     kind, name, fix, inputs, ours, theirs = EDITS[fault]
-    cause = causes.first(*pair(ours, theirs, images=inputs[0].ndim == 4), {"args": inputs})
+    cause = live.cause(*pair(ours, theirs, images=inputs[0].ndim == 4), {"args": inputs})
     assert cause.code == kind, cause
     assert name in cause.name
     assert fix in cause.fix
@@ -144,10 +118,10 @@ def test_one_edit_is_named_with_both_lines(live, causes, pair, fault):
     assert cause.explained > 0.999
 
 
-def test_rows_of_a_table_that_no_checkpoint_holds_are_compared(live, causes, pair):
+def test_rows_of_a_table_that_no_checkpoint_holds_are_compared(live, pair):
     tables = [(base ** (-np.arange(6) / 6)).astype(np.float32) for base in (1e6, 1e4)]
     models = pair(lambda m, x: m.b(m.a(x) * m.table), lambda m, x: m.b(m.a(x) * m.table), table=tables)
-    cause = causes.first(*models, ROWS)
+    cause = live.cause(*models, ROWS)
     assert (cause.code, cause.name) == ("buffer", "table")
     assert models[1].table.numpy() == pytest.approx(tables[1]), "the user's buffer is as it was"
 
@@ -177,16 +151,16 @@ def zeros(x):
 
 
 @pytest.mark.parametrize("fault", CONSTANTS)
-def test_a_constant_with_other_values_is_named(live, causes, pair, fault):
+def test_a_constant_with_other_values_is_named(live, pair, fault):
     name, ours, theirs = CONSTANTS[fault]
-    cause = causes.first(*pair(ours, theirs, table=(TABLES, np.tile(-TABLES[:1], (4, 1)))), ROWS)
+    cause = live.cause(*pair(ours, theirs, table=(TABLES, np.tile(-TABLES[:1], (4, 1)))), ROWS)
     assert (cause.code, cause.name) == ("buffer", name), cause
     assert " for " in cause.message, "both values"
     assert name == "table" or "test_edits.py:" in cause.message
 
 
-def test_outputs_in_another_order(live, causes, pair):
-    cause = causes.first(
+def test_outputs_in_another_order(live, pair):
+    cause = live.cause(
         *pair(lambda m, x: [m.a(x), m.b(x), m.b(x[:, :2])], lambda m, x: [m.a(x), m.b(x), m.b(x[:, :2])][::-1]),
         SEQUENCE,
     )
@@ -194,31 +168,31 @@ def test_outputs_in_another_order(live, causes, pair):
     assert "[::-1]" in cause.message + cause.fix
 
 
-def test_outputs_that_the_reference_alone_detaches(live, causes, pair):
+def test_outputs_that_the_reference_alone_detaches(live, pair):
     def outputs(m, x, *, cut):
         target = m.a(x)
         return m.b(target), target.detach() if cut else target
 
-    found = causes.first(*pair(lambda m, x: outputs(m, x, cut=True), lambda m, x: outputs(m, x, cut=False)), ROWS)
+    found = live.cause(*pair(lambda m, x: outputs(m, x, cut=True), lambda m, x: outputs(m, x, cut=False)), ROWS)
     assert (found.code, found.name) == ("cut-gradient", "detach")
     assert "detach the outputs 1 of" in found.fix
 
 
 @pytest.mark.parametrize("reference_cuts", [False, True])
-def test_a_cut_gradient_is_told_with_its_line(live, causes, pair, reference_cuts):
+def test_a_cut_gradient_is_told_with_its_line(live, pair, reference_cuts):
     def cut(m, x):
         return m.norm(m.b(m.a(x).detach()) + x)
 
     def whole(m, x):
         return m.norm(m.b(m.a(x)) + x)
 
-    cause = causes.first(*pair(*((cut, whole) if reference_cuts else (whole, cut))), ROWS)
+    cause = live.cause(*pair(*((cut, whole) if reference_cuts else (whole, cut))), ROWS)
     assert cause.code == "cut-gradient"
     assert ("the reference stops the gradient" in cause.message) is reference_cuts
     assert "test_edits.py:" in cause.fix
 
 
-def test_functions_in_another_order_are_shown(live, causes, pair):
+def test_functions_in_another_order_are_shown(live, pair):
     def ours(m, x):
         content, style = m.a(x), m.b(x)
         stds = [(one.var(1, keepdim=True) + 0.01).sqrt() for one in (content, style)]
@@ -231,17 +205,17 @@ def test_functions_in_another_order_are_shown(live, causes, pair):
         content, style = m.a(x), m.b(x)
         return (content - content.mean(1, keepdim=True)) / spread(content) * spread(style)
 
-    cause = causes.first(*pair(ours, theirs), ROWS)
+    cause = live.cause(*pair(ours, theirs), ROWS)
     assert cause.code == "parting", cause
     assert "`return (x.var(1).sqrt() + 0.01).reshape([x.shape[0], 1])`" in cause.fix
 
 
-def test_functions_of_a_table_are_watched(live, causes, pair):
+def test_functions_of_a_table_are_watched(live, pair):
     table = {"act": live.paddle.nn.functional.gelu}
     silu, gelu = live.torch.nn.functional.silu, table["act"]
     models = pair(lambda m, x: m.b(silu(m.a(x))), lambda m, x: m.b(m.table_of["act"](m.a(x))))
     models[1].table_of = table
-    cause = causes.first(*models, ROWS)
+    cause = live.cause(*models, ROWS)
     assert (cause.code, cause.name) == ("function", "silu")
     assert table["act"] is gelu, "the user's table is as it was"
 
@@ -256,15 +230,15 @@ SHOWN = [
 
 
 @pytest.mark.parametrize(("ours", "theirs", "words"), SHOWN)
-def test_the_place_is_proved_and_both_statements_are_shown(live, causes, pair, ours, theirs, words):
-    cause = causes.first(*pair(ours, theirs), SEQUENCE)
+def test_the_place_is_proved_and_both_statements_are_shown(live, pair, ours, theirs, words):
+    cause = live.cause(*pair(ours, theirs), SEQUENCE)
     assert cause.code == "parting"
     assert all(f"`{word}(" in cause.message for word in words)
     assert "what the reference does at test_edits.py:" in cause.fix
     assert "with the reference's tensor" in cause.evidence
 
 
-def test_an_equal_statement_behind_a_wrong_layout_is_not_blamed(live, causes, pair):
+def test_an_equal_statement_behind_a_wrong_layout_is_not_blamed(live, pair):
     def ours(m, x):
         y = m.a(x).unflatten(2, (3, 2)).permute(0, 2, 1, 3).flatten(2).reshape(2, 5, 6)
         return m.norm(y * (y**2).sum(-1, keepdim=True).rsqrt())
@@ -274,40 +248,29 @@ def test_an_equal_statement_behind_a_wrong_layout_is_not_blamed(live, causes, pa
         y = y.reshape([2, 5, 6])
         return m.norm(y * (y * y).sum(-1, keepdim=True).rsqrt())
 
-    cause = causes.first(*pair(ours, theirs), SEQUENCE)
+    cause = live.cause(*pair(ours, theirs), SEQUENCE)
     assert "y = y.reshape([2, 5, 6])" in cause.fix, cause
     assert "permute" in cause.fix
 
 
-def test_what_cannot_be_watched_is_no_known_cause(live, causes, pair):
+def test_what_cannot_be_watched_is_no_known_cause(live, pair):
     def apart(m, x):
         return live.paddle.to_tensor(np.sort(np.cumsum(m.a(x).numpy(), -1), -1))
 
-    found = causes.of(*pair(lambda m, x: m.a(x), apart), SEQUENCE)
+    found = live.causes(*pair(lambda m, x: m.a(x), apart), SEQUENCE)
     assert [(one.code, one.is_known) for one in found] == [("parting", False)]
     assert "edits were tried" in found[0].evidence
 
 
-def test_a_layer_of_the_reference_that_writes_to_its_input_hides_nothing(live, causes):
-    torch, paddle = live.torch, live.paddle
+def test_a_layer_of_the_reference_that_writes_to_its_input_hides_nothing(live):
+    def layers(nn, **more):
+        return {"one": nn.Linear(6, 6), "two": nn.Linear(6, 6), "relu": nn.ReLU(**more)}
 
-    class Reference(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.one, self.two, self.relu = (torch.nn.Linear(6, 6), torch.nn.Linear(6, 6), torch.nn.ReLU(inplace=True))
-
-        def forward(self, x):
-            return self.relu(self.two(self.relu(self.one(x))) + x)
-
-    class Port(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.one, self.two, self.relu = paddle.nn.Linear(6, 6), paddle.nn.Linear(6, 6), paddle.nn.ReLU()
-
-        def forward(self, x):
-            return self.relu(self.two(self.relu(self.one(x))))
-
-    cause = causes.first(*live.equal(Reference(), Port()), random(3, 6))
+    reference = model(
+        live.torch, lambda nn: layers(nn, inplace=True), lambda net, x: net.relu(net.two(net.relu(net.one(x))) + x)
+    )
+    port = model(live.paddle, layers, lambda net, x: net.relu(net.two(net.relu(net.one(x)))))
+    cause = live.cause(*live.equal(reference, port), random(3, 6))
     assert (cause.code, cause.name) == ("missing-call", "add")
 
 
@@ -406,18 +369,18 @@ def blocks(live):
 
 
 @pytest.mark.parametrize("block", ["around one layer", "with a parameter of its own"])
-def test_a_block_is_no_counterpart_of_one_layer_of_several(live, causes, blocks, block):
+def test_a_block_is_no_counterpart_of_one_layer_of_several(live, blocks, block):
     squashes = live.paddle.tanh, live.paddle.nn.functional.sigmoid
     right, wrong = (blocks[block](squash) for squash in squashes)
-    found, _ = causes.located(*right, ROWS)
+    found = live.locate(*right, ROWS, equal=False)
     assert found.first is None
     assert {one.port_path for one in found.verdicts if one.direction == "forward"} >= {"head"}
-    cause = causes.first(*wrong, ROWS)
+    cause = live.cause(*wrong, ROWS)
     assert (cause.code, cause.name) == ("function", "tanh"), cause
     assert "`sigmoid` at test_edits.py:" in cause.message
 
 
-def test_the_parameter_of_a_block_without_counterpart_must_get_its_gradient(live, causes, blocks):
-    found, _ = causes.located(*blocks["with a parameter of its own"](live.paddle.tanh, cut=True), ROWS)
+def test_the_parameter_of_a_block_without_counterpart_must_get_its_gradient(live, blocks):
+    found = live.locate(*blocks["with a parameter of its own"](live.paddle.tanh, cut=True), ROWS, equal=False)
     assert (found.first.port_path, found.first.direction) == ("scaled", "backward")
     assert "parameter gain" in found.first.reason

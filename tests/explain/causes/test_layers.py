@@ -1,14 +1,8 @@
 """Faults of a single layer: its tensors, its arguments, its mode."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from live_nets import model
-
-
-def random(*shape):
-    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+from live_nets import model, random
 
 
 def pair(live, reference, port):
@@ -29,20 +23,16 @@ def one_element(array):
 
 TENSORS = [
     ("Linear", (6, 6), "weight", lambda array: array.T, "transposed-weight", (3, 6)),
-    ("Linear", (6, 5), "weight", lambda array: array * 2, "wrong-values", (3, 6)),
-    ("Linear", (6, 5), "weight", lambda array: -array, "wrong-values", (3, 6)),
     ("Linear", (6, 5), "weight", one_element, "wrong-values", (3, 6)),
     ("Linear", (6, 5), "bias", np.zeros_like, "wrong-values", (3, 6)),
     ("Conv2", (4, 4, 3), "weight", lambda array: array.transpose(1, 0, 2, 3), "permuted-weight", (2, 4, 7, 7)),
-    ("Conv2", (3, 4, 3), "weight", lambda array: array[:, ::-1], "permuted-weight", (2, 3, 7, 7)),
     ("Conv2", (3, 4, 3), "weight", lambda array: array[:, :, ::-1, ::-1], "permuted-weight", (2, 3, 7, 7)),
     ("BatchNorm2", (4,), "_variance", lambda array: array * (9 / 8), "wrong-values", (2, 4, 5, 5)),
-    ("BatchNorm2", (4,), "_mean", np.zeros_like, "wrong-values", (2, 4, 5, 5)),
 ]
 
 
 @pytest.mark.parametrize(("kind", "sizes", "name", "function", "code", "shape"), TENSORS)
-def test_a_wrong_tensor_is_described(live, causes, kind, sizes, name, function, code, shape):
+def test_a_wrong_tensor_is_described(live, kind, sizes, name, function, code, shape):
     dims = kind[-1] == "2"
     reference, port = pair(
         live,
@@ -50,41 +40,22 @@ def test_a_wrong_tensor_is_described(live, causes, kind, sizes, name, function, 
         getattr(live.paddle.nn, f"{kind}D" if dims else kind)(*sizes),
     )
     change(port[1], name, function)
-    cause = causes.first(reference, port, random(*shape))
+    cause = live.cause(reference, port, random(*shape))
     assert (cause.code, cause.name) == ("parameter", code)
     assert cause.port_path == "1"
     assert cause.explained > 0.999
 
 
-def test_the_wrong_elements_are_told(live, causes):
-    reference, port = pair(live, live.torch.nn.Linear(6, 5), live.paddle.nn.Linear(6, 5))
-    change(port[1], "weight", one_element)
-    message = causes.first(reference, port, random(3, 6)).message
-    assert "has 1 wrong of 30 values: [0, 1]" in message, "torch's index: a Linear of Paddle is transposed"
-
-
-def test_exchanged_statistics(live, causes):
+def test_exchanged_statistics(live):
     reference, port = pair(live, live.torch.nn.BatchNorm2d(4), live.paddle.nn.BatchNorm2D(4))
     mean, variance = (getattr(port[1], name).numpy() for name in ("_mean", "_variance"))
     port[1]._mean.set_value(variance)
     port[1]._variance.set_value(np.abs(mean))
     reference[1].running_mean.abs_()
-    assert causes.first(reference, port, random(2, 4, 5, 5)).name == "weight-of-another-layer"
+    assert live.cause(reference, port, random(2, 4, 5, 5)).name == "weight-of-another-layer"
 
 
-def test_weights_of_another_layer(live, causes):
-    nn, other = live.torch.nn, live.paddle.nn
-    reference, port = live.equal(
-        nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6)),
-        other.Sequential(other.Linear(6, 6), other.Tanh(), other.Linear(6, 6)),
-    )
-    change(port[2], "weight", lambda _: port[0].weight.numpy())
-    cause = causes.first(reference, port, random(3, 6))
-    assert (cause.name, cause.port_path) == ("weight-of-another-layer", "2")
-    assert "`0.weight`" in cause.message
-
-
-def test_gates_in_another_order(live, causes):
+def test_gates_in_another_order(live):
     def forward(model, x):
         return model.net(x)[0]
 
@@ -92,7 +63,7 @@ def test_gates_in_another_order(live, causes):
     reference, port = live.equal(ours, model(live.paddle, lambda nn: {"net": nn.LSTM(5, 6)}, forward))
     for name in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"):
         change(port.net, name, lambda array: np.concatenate([np.split(array, 4)[gate] for gate in (1, 0, 2, 3)]))
-    cause = causes.first(reference, port, random(2, 4, 5))
+    cause = live.cause(reference, port, random(2, 4, 5))
     assert (cause.name, cause.port_path) == ("permuted-weight", "net")
 
 
@@ -110,11 +81,11 @@ ARGUMENTS = [
 
 
 @pytest.mark.parametrize(("ours", "theirs", "sizes", "right", "wrong", "code", "fix"), ARGUMENTS)
-def test_a_wrong_argument_is_named_with_the_right_value(live, causes, ours, theirs, sizes, right, wrong, code, fix):
+def test_a_wrong_argument_is_named_with_the_right_value(live, ours, theirs, sizes, right, wrong, code, fix):
     made = getattr(live.torch.nn, ours)(*sizes, **right)
     given = (wrong, {}) if isinstance(wrong, tuple) else (sizes, wrong)
     reference, port = pair(live, made, getattr(live.paddle.nn, theirs)(*given[0], **given[1]))
-    cause = causes.first(reference, port, 3 * random(2, 4, 7, 7))
+    cause = live.cause(reference, port, 3 * random(2, 4, 7, 7))
     assert code in f"{cause.name} {cause.fix}"
     assert fix in cause.fix
 
@@ -127,35 +98,35 @@ def test_a_wrong_argument_is_named_with_the_right_value(live, causes, ours, thei
     ],
     ids=str,
 )
-def test_a_convolution_with_its_channels_last(live, causes, settings, ported, code):
+def test_a_convolution_with_its_channels_last(live, settings, ported, code):
     class Reference(live.torch.nn.Conv2d):
         def forward(self, x):
             return super().forward(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
 
     last = live.paddle.nn.Conv2D(3, 4, 3, data_format="NHWC", **ported)
-    cause = causes.first(*pair(live, Reference(3, 4, 3, **settings), last), random(2, 11, 9, 3))
+    cause = live.cause(*pair(live, Reference(3, 4, 3, **settings), last), random(2, 11, 9, 3))
     assert (cause.code, cause.name, cause.explained > 0.999) == ("argument", code, True)
 
 
-def test_modes(live, causes):
+def test_modes(live):
     reference, port = pair(live, live.torch.nn.BatchNorm2d(4), live.paddle.nn.BatchNorm2D(4))
     port[1].train()
-    cause = causes.first(reference, port, random(3, 4, 5, 5))
+    cause = live.cause(reference, port, random(3, 4, 5, 5))
     assert (cause.code, cause.name) == ("setting", "mode")
     assert "call `eval()` of `1`" in cause.fix
     reference, port = pair(live, live.torch.nn.Dropout(0.3), live.paddle.nn.Dropout(0.3))
     port[1].train()
-    assert causes.first(reference, port, random(3, 40)).name == "mode"
+    assert live.cause(reference, port, random(3, 40)).name == "mode"
 
 
-def test_no_model_is_changed(live, causes):
+def test_no_model_is_changed(live):
     reference, port = pair(live, live.torch.nn.BatchNorm2d(4), live.paddle.nn.BatchNorm2D(4, epsilon=1e-3))
     reference.train()
     port.train()
     before = {name: tensor.numpy() for name, tensor in port.state_dict().items()}
     relu = live.paddle.nn.functional.relu
     add = type(live.paddle.ones([1])).__add__
-    causes.first(reference, port, random(3, 4, 5, 5))
+    live.cause(reference, port, random(3, 4, 5, 5))
     assert port[1]._epsilon == 1e-3
     assert all(np.array_equal(tensor.numpy(), before[name]) for name, tensor in port.state_dict().items())
     assert live.paddle.nn.functional.relu is relu

@@ -1,14 +1,10 @@
 """Ports that are built otherwise than their references, and are the same functions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from live_nets import model
+from live_nets import model, random
 
-
-def random(*shape):
-    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+import tipchain
 
 
 def faults(found):
@@ -174,8 +170,6 @@ def test_a_convolution_that_pads_more_and_is_cut_is_the_same(live, start, fault)
 
 
 def test_dropout_that_drops_nothing_is_no_flattening_layer(live):
-    import tipchain
-
     def ours(nn):
         return {
             "conv": nn.Conv2d(3, 4, 3), "pool": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten(), "head": nn.Linear(4, 2)

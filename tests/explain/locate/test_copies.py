@@ -1,50 +1,37 @@
 """Copies of models with large parameters, which are made in one step: nothing of them is the model's."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from live_nets import model
 
 from tipchain.frameworks.live_models import LARGE, has_hooks
 
 WIDE = (4, LARGE // 4)
 
 
-def tied(live, name):
+def tied(side):
     """Return a model that has one large weight twice, once as an attribute, and a layer of integers."""
-    nn = getattr(live, name).nn
-
-    class Net(nn.Module if name == "torch" else nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.first = nn.Linear(*WIDE)
-            self.kept = [self.first.weight]
-            self.second = nn.Linear(*WIDE)
-            self.second.weight = self.first.weight
-            self.register_buffer(
-                "steps",
-                getattr(live, name).zeros([2]).astype("int64")
-                if name == "paddle"
-                else live.torch.zeros(2, dtype=live.torch.int64),
-            )
-
-    return Net()
+    first, second = side.nn.Linear(*WIDE), side.nn.Linear(*WIDE)
+    second.weight = first.weight
+    made = model(side, lambda _: {"first": first, "kept": [first.weight], "second": second}, None)
+    made.register_buffer("steps", side.zeros([2], dtype=side.int64))
+    return made
 
 
 @pytest.mark.parametrize("double", [True, False])
 @pytest.mark.parametrize("name", ["torch", "paddle"])
 def test_a_copy_has_the_values_and_ties_and_memory_of_its_own(live, name, double):
     side = live.sides[("torch", "paddle").index(name)]
-    model = tied(live, name)
-    before = side.array(model.first.weight).copy()
-    made = side.copied(model, double=double)
+    given = tied(getattr(live, name))
+    before = side.array(given.first.weight).copy()
+    made = side.copied(given, double=double)
     assert made.second.weight is made.first.weight is made.kept[0]
     values = side.array(made.first.weight)
     assert values.dtype == (np.float64 if double else np.float32)
     assert np.array_equal(values, before)
     assert side.array(made.steps).dtype == np.int64
     side.assign(made.first.weight, np.zeros(before.shape, values.dtype))
-    assert np.array_equal(side.array(model.first.weight), before)
+    assert np.array_equal(side.array(given.first.weight), before)
     assert side.takes_gradient(made.first.weight)
 
 

@@ -1,7 +1,5 @@
 """Matrices that lie in memory by columns, held against others that lie by rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

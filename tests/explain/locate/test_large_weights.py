@@ -1,9 +1,8 @@
 """Large weights of which projections of the gradients are held: what they tell, and when the gradients are needed after all."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from live_nets import model
 
 from tipchain.explain.locate import gradients, locate
 from tipchain.explain.locate import runs as runs_module
@@ -30,25 +29,21 @@ def runs(monkeypatch):
 def nets(live, *, doubled=0.0, tied=False):
     """Return a convolution and two matrices, one of them square; the port's gradients before them are ``1 + doubled`` times as large."""
 
-    def build(nn, base):
-        class Net(base):
-            def __init__(self):
-                super().__init__()
-                self.conv, self.flat = nn.Conv2D(4, 6, 3) if nn is live.paddle.nn else nn.Conv2d(4, 6, 3), nn.Flatten()
-                self.wide, self.square = nn.Linear(54, 10), nn.Linear(10, 10)
-                self.again = nn.Linear(10, 10)
-                if tied:
-                    self.again.weight = self.square.weight
+    def layers(nn):
+        conv = nn.Conv2d(4, 6, 3) if nn is live.torch.nn else nn.Conv2D(4, 6, 3)
+        wide, square, again = nn.Linear(54, 10), nn.Linear(10, 10), nn.Linear(10, 10)
+        if tied:
+            again.weight = square.weight
+        return {"conv": conv, "flat": nn.Flatten(), "wide": wide, "square": square, "again": again}
 
-            def forward(self, x):
-                x = self.square(nn.functional.relu(self.wide(self.flat(self.conv(x)))))
-                if nn is live.paddle.nn:
-                    x = (1 + doubled) * x - doubled * x.detach()
-                return self.again(x)
+    def build(side):
+        def forward(net, x):
+            x = net.square(side.nn.functional.relu(net.wide(net.flat(net.conv(x)))))
+            return net.again((1 + doubled) * x - doubled * x.detach() if side is live.paddle else x)
 
-        return Net()
+        return model(side, layers, forward)
 
-    return build(live.torch.nn, live.torch.nn.Module), build(live.paddle.nn, live.paddle.nn.Layer)
+    return build(live.torch), build(live.paddle)
 
 
 def test_gradients_that_agree_are_freed_as_they_are_made(live, runs):
@@ -68,22 +63,14 @@ def test_gradients_that_agree_are_freed_as_they_are_made(live, runs):
 def test_large_values_are_tried_where_there_is_code_between_layers(live, runs, code, count):
     """A reshape of what a layer gave does nothing that they could show."""
 
-    def build(nn, base):
-        class Net(base):
-            def __init__(self):
-                super().__init__()
-                self.conv, self.wide = (
-                    nn.Conv2D(4, 6, 3) if nn is live.paddle.nn else nn.Conv2d(4, 6, 3),
-                    nn.Linear(54, 10),
-                )
+    def forward(net, x):
+        x = net.conv(x).reshape([-1, 54])
+        return net.wide(x + 1 if code == "add" else x)
 
-            def forward(self, x):
-                x = self.conv(x.detach() if code == "detach" else x).reshape([-1, 54])
-                return self.wide(x + 1 if code == "add" else x)
-
-        return Net()
-
-    models = build(live.torch.nn, live.torch.nn.Module), build(live.paddle.nn, live.paddle.nn.Layer)
+    models = (
+        model(side, lambda nn, conv=conv: {"conv": conv(4, 6, 3), "wide": nn.Linear(54, 10)}, forward)
+        for side, conv in ((live.torch, live.torch.nn.Conv2d), (live.paddle, live.paddle.nn.Conv2D))
+    )
     assert live.locate(*models, IMAGES).first is None
     assert len(runs) == count
 
@@ -110,21 +97,13 @@ def test_convolutions_project_what_their_gradients_would_be(live, runs, monkeypa
     factored = []
     monkeypatch.setattr(runs_module, "_factored", lambda *args: factored.append(args) or _factored(*args))
 
-    def build(nn, base, letter):
-        layer = getattr(nn, f"Conv{axes}{letter}")
+    def build(side, letter):
+        layer = getattr(side.nn, f"Conv{axes}{letter}")
+        layers = {"first": layer(4, 6, 1), "last": layer(6, 8, 3, **given)}
+        return model(side, lambda _: layers, lambda net, x: net.last(net.first(x)))
 
-        class Net(base):
-            def __init__(self):
-                super().__init__()
-                self.first, self.last = layer(4, 6, 1), layer(6, 8, 3, **given)
-
-            def forward(self, x):
-                return self.last(self.first(x))
-
-        return Net()
-
-    torch, paddle = live.torch, live.paddle
-    reference, port = live.equal(build(torch.nn, torch.nn.Module, "d"), build(paddle.nn, paddle.nn.Layer, "D"))
+    torch = live.torch
+    reference, port = live.equal(build(torch, "d"), build(live.paddle, "D"))
     images = np.random.default_rng(1).standard_normal((2, 4, *(5, 6, 7)[:axes])).astype(np.float32)
     assert live.locate(reference, port, images, losses=(mean_square, mean_square)).first is None
     wide = reference.double()
@@ -139,27 +118,21 @@ def mean_square(output, labels):
     return (output * output).mean()
 
 
+def two(nn):
+    return {"first": nn.Linear(12, 12), "last": nn.Linear(12, 12)}
+
+
 def using_a_weight_twice(live, *, cut):
     """Return nets whose code uses a weight beside its layer; the port's may cut off half of what that gives the weight."""
 
-    class Net(live.torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.last = live.torch.nn.Linear(12, 12), live.torch.nn.Linear(12, 12)
+    def build(side, cut):
+        def forward(net, x):
+            weight = net.last.weight
+            return net.last(net.first(x)), (weight * (weight.detach() if cut else weight)).sum()
 
-        def forward(self, x):
-            return self.last(self.first(x)), (self.last.weight**2).sum()
+        return model(side, two, forward)
 
-    class Port(live.paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.first, self.last = live.paddle.nn.Linear(12, 12), live.paddle.nn.Linear(12, 12)
-
-        def forward(self, x):
-            weight = self.last.weight
-            return self.last(self.first(x)), (weight * (weight.detach() if cut else weight)).sum()
-
-    return Net(), Port()
+    return build(live.torch, False), build(live.paddle, cut)
 
 
 @pytest.mark.parametrize("cut", [False, True])
@@ -183,21 +156,11 @@ def penalties(live, *, differentiated):
 
 
 def handing_on(live):
-    """Return nets of two linear layers that return what the second is given, too."""
+    def forward(net, x):
+        x = net.first(x)
+        return net.last(x), x
 
-    def build(nn, base):
-        class Net(base):
-            def __init__(self):
-                super().__init__()
-                self.first, self.last = nn.Linear(12, 12), nn.Linear(12, 12)
-
-            def forward(self, x):
-                x = self.first(x)
-                return self.last(x), x
-
-        return Net()
-
-    return build(live.torch.nn, live.torch.nn.Module), build(live.paddle.nn, live.paddle.nn.Layer)
+    return model(live.torch, two, forward), model(live.paddle, two, forward)
 
 
 @pytest.mark.parametrize("differentiated", [True, False])

@@ -1,22 +1,13 @@
 """Tensors that both models have in other shapes: repeated, flattened, cut into axes; parameters in another layout."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from live_nets import model
+from both_frameworks import paddle, torch
+from live_nets import copy_and_align, model, random
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome  # noqa: E402
-from tipchain.explain.locate.differences import laid_out, layouts  # noqa: E402
-
-
-def random(*shape):
-    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-
+import tipchain
+from tipchain.errors import Outcome
+from tipchain.explain.locate.differences import laid_out, layouts
 
 CHANGES = {
     "same": lambda x: x,
@@ -96,8 +87,7 @@ def test_a_bias_for_every_sample_and_heads_among_the_samples_are_no_divergence(f
     torch.manual_seed(0)
     reference = attention(torch, lambda table, _: table.permute(2, 0, 1)[None], ours)
     port = attention(paddle, expanded, theirs)
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, {"args": random(3, 5, 6)}, causes=False)
+    report = copy_and_align(reference, port, {"args": random(3, 5, 6)}, causes=False)
     told = {one.port_path: one for one in report.layers if one.direction == "forward"}
     assert told["softmax"].own < 1e-6, "it was compared"
     assert report.passed is (factor == 1)
@@ -117,47 +107,35 @@ def test_pixels_in_a_row_earlier_or_later_are_the_same_and_their_layer_is_judged
     reference = build(torch, torch.nn.Conv2d(3, 8, 2, 2), lambda x: x, lambda x: x.flatten(2).transpose(1, 2))
     convolution = paddle.nn.Conv2D(3, 8, 2, 2)
     port = build(paddle, convolution, lambda x: x.flatten(2).transpose([0, 2, 1]) * factor, lambda x: x)
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, {"args": random(2, 3, 8, 8)}, causes=False)
+    report = copy_and_align(reference, port, {"args": random(2, 3, 8, 8)}, causes=False)
     assert report.passed is (factor == 1), str(report)
     assert factor == 1 or report.first_divergence.port_path == "embed"
 
 
-class InOut(torch.nn.Module):
-    """A linear layer whose own matrix is kept as Paddle keeps it."""
-
-    def __init__(self, size, out):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.randn(size, out))
-        self.bias = torch.nn.Parameter(torch.randn(out))
-
-    def forward(self, x):
-        return x @ self.weight + self.bias
+def in_out():
+    """Return a linear layer whose own matrix is kept as Paddle keeps it."""
+    tensors = {"weight": torch.nn.Parameter(torch.randn(6, 6)), "bias": torch.nn.Parameter(torch.randn(6))}
+    return model(torch, lambda _: tensors, lambda net, x: x @ net.weight + net.bias)
 
 
-class OutIn(paddle.nn.Layer):
-    """The same, turned; ``cut``: half of the weight's gradient is lost."""
+def out_in(reference, cut):
+    """Return the same, turned; ``cut``: half of the weight's gradient is lost."""
 
-    def __init__(self, reference, cut):
-        super().__init__()
-        values = {name: one.detach().numpy() for name, one in reference.named_parameters()}
-        self.weight = self.create_parameter(list(values["weight"].T.shape))
-        self.bias = self.create_parameter(list(values["bias"].shape))
-        self.weight.set_value(values["weight"].T.copy())
-        self.bias.set_value(values["bias"])
-        self.cut = cut
+    def forward(net, x):
+        weight = net.weight.detach() + (net.weight - net.weight.detach()) * 0.5 if cut else net.weight
+        return paddle.matmul(x, weight, transpose_y=True) + net.bias
 
-    def forward(self, x):
-        weight = self.weight
-        weight = weight.detach() + (weight - weight.detach()) * 0.5 if self.cut else weight
-        return paddle.matmul(x, weight, transpose_y=True) + self.bias
+    tensors = {"weight": paddle.create_parameter([6, 6], "float32"), "bias": paddle.create_parameter([6], "float32")}
+    for name, tensor in tensors.items():
+        tensor.set_value(getattr(reference, name).detach().numpy().T.copy())
+    return model(paddle, lambda _: tensors, forward)
 
 
 @pytest.mark.parametrize("cut", [False, True])
 def test_gradients_of_a_turned_matrix_are_turned_too(cut):
     torch.manual_seed(0)
-    reference = torch.nn.Sequential(InOut(6, 6), torch.nn.Tanh(), InOut(6, 6))
-    port = paddle.nn.Sequential(OutIn(reference[0], False), paddle.nn.Tanh(), OutIn(reference[2], cut))
+    reference = torch.nn.Sequential(in_out(), torch.nn.Tanh(), in_out())
+    port = paddle.nn.Sequential(out_in(reference[0], False), paddle.nn.Tanh(), out_in(reference[2], cut))
     report = tipchain.align(reference, port, {"args": random(5, 6)}, names={"0": "0", "1": "1", "2": "2"}, causes=False)
     assert report.stages["forward"] is Outcome.PASS
     assert report.stages["backward"] is (Outcome.FAIL if cut else Outcome.PASS), str(report)

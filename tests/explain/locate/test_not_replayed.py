@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from live_nets import model
+from both_frameworks import paddle, torch
+from live_nets import copy_and_align, model
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome  # noqa: E402
-from tipchain.explain.locate.verdicts import Closeness  # noqa: E402
+import tipchain
+from tipchain.errors import Outcome
+from tipchain.explain.locate.verdicts import Closeness
 
 INPUT = {"args": np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)}
 
 
-class Reference(torch.nn.Module):
-    """A layer that is added to what its model kept, and one after it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.first, self.held, self.last = (torch.nn.Linear(6, 6) for _ in range(3))
-
-    def forward(self, x):
-        return self.last(torch.tanh(self.held(self.first(x)) + x))
+def reference_model():
+    """Return a layer that is added to what its model kept, and one after it."""
+    torch.manual_seed(0)
+    return model(
+        torch,
+        lambda nn: {name: nn.Linear(6, 6) for name in ("first", "held", "last")},
+        lambda net, x: net.last(torch.tanh(net.held(net.first(x)) + x)),
+    )
 
 
 class Held(paddle.nn.Layer):
@@ -69,7 +65,7 @@ NAMES = {"first": "first", "held": "held", "last": "last"}
 
 
 def aligned(**options):
-    reference = Reference()
+    reference = reference_model()
     report = tipchain.align(reference, Port(reference, **options), INPUT, names=NAMES, causes=False)
     return report, {(one.direction, one.port_path): one for one in report.layers}
 
@@ -113,9 +109,8 @@ def test_a_layer_that_keeps_something_from_call_to_call_is_not_accused():
         return net.last(paddle.tanh(net.held(net.first(x)) + x))
 
     layers = {"first": paddle.nn.Linear(6, 6), "held": Counting(), "last": paddle.nn.Linear(6, 6)}
-    reference, port = Reference(), model(paddle, lambda _: layers, forward)
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, INPUT)
+    reference, port = reference_model(), model(paddle, lambda _: layers, forward)
+    report = copy_and_align(reference, port, INPUT)
     assert report.passed, str(report)
     told = {(one.direction, one.port_path): one.closeness for one in report.layers}
     assert told["forward", "held"] is not Closeness.LOWER_PRECISION
@@ -151,8 +146,7 @@ def test_a_packed_sequence_goes_in_and_out():
 def test_an_embedding_with_sparse_gradients_is_compared(sparse):
     reference = torch.nn.Sequential(torch.nn.Embedding(20, 8, sparse=sparse[0]), torch.nn.Linear(8, 3))
     port = paddle.nn.Sequential(paddle.nn.Embedding(20, 8, sparse=sparse[1]), paddle.nn.Linear(8, 3))
-    tipchain.copy_weights(reference, port)
-    report = tipchain.align(reference, port, {"args": np.array([[1, 2, 2], [7, 5, 1]])})
+    report = copy_and_align(reference, port, {"args": np.array([[1, 2, 2], [7, 5, 1]])})
     assert [report.stages[name] for name in ("forward", "backward")] == [Outcome.PASS, Outcome.PASS], str(report)
     backward = [one for one in report.layers if one.direction == "backward" and one.port_path == "0"]
     assert [one.closeness for one in backward] in ([Closeness.BITWISE], [Closeness.ROUNDING])

@@ -1,12 +1,13 @@
 """What is said of a layer does not depend on which layers were judged before it."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np
 import pytest
 from live_nets import model
+
+from tipchain.explain.locate.judging import PairJudge
+from tipchain.explain.locate.verdicts import FINE
 
 GIVEN = np.random.default_rng(0).standard_normal((2, 3, 12, 12)).astype(np.float32)
 MODES = ("no shortcut", "", "other activation", "", "cut gradient")
@@ -14,8 +15,6 @@ MODES = ("no shortcut", "", "other activation", "", "cut gradient")
 
 def told(found):
     """Return what is said of each call: how closely float32 comes is measured of the first of several equal kernels alone."""
-    from tipchain.explain.locate.verdicts import FINE
-
     return sorted(
         (one.port_path, one.turn, one.direction, "fine" if one.closeness in FINE else one.closeness.value)
         for one in found.verdicts
@@ -24,9 +23,7 @@ def told(found):
 
 @pytest.mark.parametrize("training", [False, True])
 def test_layers_may_be_judged_in_any_order(live, nets, monkeypatch, training):
-    from tipchain.explain.locate.judging import PairJudge
-
-    reference, port = live.equal(nets.torch.residual(len(MODES)), nets.paddle.residual(*MODES))
+    reference, port = live.equal(nets.torch(len(MODES)), nets.paddle(*MODES))
     port[2].b1._epsilon = 1e-2
     port[4].c1.weight.set_value(port[4].c1.weight * 1.01)
     for one in (reference, port):

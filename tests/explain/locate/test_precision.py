@@ -1,17 +1,13 @@
 """Casts to float32 do nothing to a model in float32, and nothing in its float64 run; coarser ones do."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
 from live_nets import model
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome  # noqa: E402
-from tipchain.explain.locate.verdicts import Closeness, classify, measure  # noqa: E402
+import tipchain
+from tipchain.errors import Outcome
+from tipchain.explain.locate.verdicts import Closeness, classify, measure
 
 TABLE = np.linspace(0.5, 1.5, 16, dtype=np.float32)
 

@@ -1,16 +1,10 @@
 """Layers that differ though the models do the same: built otherwise, unless their error is too small to tell."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from live_nets import model
+from live_nets import model, random
 
 from tipchain.explain.locate.verdicts import FINE, Closeness
-
-
-def random(*shape):
-    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
 @pytest.mark.parametrize("single", [False, True])

@@ -1,16 +1,12 @@
 """Kernels of Paddle that compute where they sample in float32, whatever the tensors are in: as far off is no fault."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
 from live_nets import model
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
-from tipchain.errors import Outcome  # noqa: E402
+import tipchain
+from tipchain.errors import Outcome
 
 
 def aligned(mode, corners, *, last=False, factor=1.0):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from live_nets import model
 
 from tipchain.explain.locate.trace import LARGE, NotHeld, Projected, Store
 from tipchain.explain.locate.verdicts import Closeness
@@ -83,7 +84,7 @@ def test_other_arrays_are_held_whole(shape, samples):
 
 
 def test_a_faithful_port_is_judged_from_sketches(live, nets):
-    found = live.locate(nets.torch.residual(3), nets.paddle.residual("", "", ""), random(*LARGE_BATCH))
+    found = live.locate(nets.torch(3), nets.paddle("", "", ""), random(*LARGE_BATCH))
     store = live.stores[-1]
     assert store.cut
     assert store.samples == 4, "nothing was run a second time"
@@ -96,7 +97,7 @@ def test_a_faithful_port_is_judged_from_sketches(live, nets):
 
 @pytest.mark.parametrize("mode", ["no shortcut", "cut gradient"])
 def test_a_fault_is_found_from_whole_tensors(live, nets, mode):
-    found = live.locate(nets.torch.residual(3), nets.paddle.residual("", mode, ""), random(*LARGE_BATCH))
+    found = live.locate(nets.torch(3), nets.paddle("", mode, ""), random(*LARGE_BATCH))
     assert live.stores[-1].samples is None, "they were run again"
     assert found.first.port_path == "2"
     assert found.first.closeness is Closeness.DIFFERS
@@ -116,20 +117,17 @@ def test_a_layer_whose_samples_depend_on_each_other_is_judged_in_float64(live):
     assert norm.own < 1e-10
 
 
-def of_channels_last(live, between=lambda x: x):
+def of_channels_last(live):
     """Return a port of two convolutions, ``first`` and ``second``, whose axes are in another order than torch's."""
-    nn = live.paddle.nn
 
-    class Last(nn.Layer):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first = nn.Conv2D(3, 8, 3, data_format="NHWC")
-            self.second = nn.Conv2D(8, 8, 3, data_format="NHWC")
+    def layers(nn):
+        first, second = (nn.Conv2D(channels, 8, 3, data_format="NHWC") for channels in (3, 8))
+        return {"first": first, "second": second}
 
-        def forward(self, x):
-            return self.second(between(self.first(x.transpose([0, 2, 3, 1])))).transpose([0, 3, 1, 2])
+    def forward(net, x):
+        return net.second(net.first(x.transpose([0, 2, 3, 1]))).transpose([0, 3, 1, 2])
 
-    return Last()
+    return model(live.paddle, layers, forward)
 
 
 def test_a_port_with_another_order_of_axes_is_judged_from_whole_tensors(live):
@@ -144,7 +142,7 @@ def test_a_port_with_another_order_of_axes_is_judged_from_whole_tensors(live):
 
 
 def test_a_fault_is_looked_for_on_two_samples(live, nets):
-    found = live.locate(nets.torch.residual(3), nets.paddle.residual("", "no shortcut", ""), random(8, 3, 50, 50))
+    found = live.locate(nets.torch(3), nets.paddle("", "no shortcut", ""), random(8, 3, 50, 50))
     assert found.first.port_path == "2"
     assert found.port.trace.calls[0].inputs[0].shape[0] == 2, "of what is judged"
     assert found.port.outputs[0].shape[0] == 8, "of what the models gave"
@@ -153,17 +151,13 @@ def test_a_fault_is_looked_for_on_two_samples(live, nets):
 def test_a_fault_of_a_later_sample_is_looked_for_on_all(live):
     torch, paddle = live.torch, live.paddle
 
-    class Last(paddle.nn.Layer):
-        def forward(self, x):
-            factors = paddle.to_tensor([1.0, 1.0, 1.0, 1.0, 1.0, 1.01, 1.0, 1.0], x.dtype)
-            return x * factors[: x.shape[0]].reshape([-1, 1])
+    def last(_, x):
+        factors = paddle.to_tensor([1.0, 1.0, 1.0, 1.0, 1.0, 1.01, 1.0, 1.0], x.dtype)
+        return x * factors[: x.shape[0]].reshape([-1, 1])
 
-    class Same(torch.nn.Module):
-        def forward(self, x):
-            return x * torch.ones(x.shape[0], 1, dtype=x.dtype)
-
-    reference = torch.nn.Sequential(torch.nn.Linear(6, LARGE // 4), Same(), torch.nn.ReLU())
-    port = paddle.nn.Sequential(paddle.nn.Linear(6, LARGE // 4), Last(), paddle.nn.ReLU())
+    same = model(torch, lambda _: {}, lambda _, x: x * torch.ones(x.shape[0], 1, dtype=x.dtype))
+    reference = torch.nn.Sequential(torch.nn.Linear(6, LARGE // 4), same, torch.nn.ReLU())
+    port = paddle.nn.Sequential(paddle.nn.Linear(6, LARGE // 4), model(paddle, lambda _: {}, last), paddle.nn.ReLU())
     found = live.locate(reference, port, random(8, 6))
     assert found.first is not None
     assert found.first.port_path == "1"
@@ -180,13 +174,13 @@ def test_tensors_that_are_small_beside_the_parameters_are_held_whole(live):
 @pytest.mark.parametrize("mode", ["", "no shortcut"])
 def test_where_the_room_ends_whole_tensors_are_compared_with_outlines(live, nets, monkeypatch, mode):
     monkeypatch.setattr(live, "room", 4 * 73728 * 8)
-    found = live.locate(nets.torch.residual(3), nets.paddle.residual("", mode, ""), random(*LARGE_BATCH))
+    found = live.locate(nets.torch(3), nets.paddle("", mode, ""), random(*LARGE_BATCH))
     assert (found.first and found.first.port_path) == ("2" if mode else None)
     assert mode or live.stores[-1].cut
 
 
 def test_a_model_in_train_mode_is_run_again_on_the_whole_batch(live, nets):
-    reference, port = nets.torch.residual(3), nets.paddle.residual("", "no shortcut", "")
+    reference, port = nets.torch(3), nets.paddle("", "no shortcut", "")
     live.equal(reference, port)
     reference.train()
     port.train()

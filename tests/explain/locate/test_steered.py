@@ -1,15 +1,11 @@
 """Gradients that part where a little noise crosses a kink: no code does otherwise, and code that does is found all the same."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
 from live_nets import model
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
+import tipchain
 
 GIVEN = np.random.default_rng(0).standard_normal((64, 8)).astype(np.float32)
 

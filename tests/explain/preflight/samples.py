@@ -1,7 +1,5 @@
 """Layers of both frameworks: made alike in different spellings, and with one argument changed."""
 
-from __future__ import annotations
-
 EQUAL = (
     # convolutions
     ("t.Conv1d(4, 4, 3)", "p.Conv1D(4, 4, 3)"),

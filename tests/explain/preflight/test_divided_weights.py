@@ -1,15 +1,11 @@
 """One side keeps in two tensors what the other has in one: that is no fault by itself."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
 from live_nets import model
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-import tipchain  # noqa: E402
+import tipchain
 
 GIVEN = np.random.default_rng(0).standard_normal((4, 5, 6)).astype(np.float32)
 

@@ -1,12 +1,11 @@
 """What layers are made with, compared kind by kind."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.explain.preflight.samples import CHANGED, EQUAL
 from tipchain.explain.preflight.construction import check_layers
 from tipchain.explain.preflight.paired import PairedLayers
+from tipchain.facts.layers import KINDS, kind_of
 
 
 def findings(live, reference, port, shapes=None):
@@ -33,8 +32,6 @@ def test_a_changed_argument_is_the_one_finding(live, reference, port, code, ours
 
 
 def test_every_property_of_every_kind_is_among_the_samples(live):
-    from tipchain.facts.layers import KINDS, kind_of
-
     seen = {(kind_of(live.built(sample[0], "None")[0], 0).name, sample[2]) for sample in CHANGED}
     alike = {kind_of(live.built(sample[0], "None")[0], 0).name for sample in EQUAL}
     wanted = {(kind.name, one.code) for kind in KINDS if kind.compared for one in kind.properties} - {

@@ -1,13 +1,13 @@
 """Optimizers and schedules, compared before a step is made."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
+import both_frameworks  # noqa: F401
 import pytest
 
 from tipchain.explain.preflight.optimizers import compare
 from tipchain.explain.preflight.schedules import differences, read
+from tipchain.pairs import paddle_optimizers, torch_optimizers
 
 W = "[one for one in m.parameters() if one.ndim > 1]"
 V = "[one for one in m.parameters() if one.ndim <= 1]"
@@ -134,8 +134,6 @@ def test_of_an_optimizer_that_tells_no_parameters_nothing_is_said(live, pair):
     ],
 )
 def test_the_pairs_that_follow_torchs_formulas_differ_in_nothing(live, pair, arguments):
-    from tipchain.pairs import paddle_optimizers, torch_optimizers
-
     ours = torch_optimizers.build_optimizer(pair.reference.parameters(), 0.1, model=pair.reference, **arguments)
     theirs = paddle_optimizers.build_optimizer(pair.port.parameters(), 0.1, model=pair.port, **arguments)
     assert settings(pair, ours, theirs) == ([], [[], []])

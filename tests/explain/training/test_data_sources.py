@@ -1,16 +1,12 @@
 """Whatever holds samples is read alike: arrays, lists, generators, data sets and loaders of both frameworks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from both_frameworks import paddle, torch
 
-torch = pytest.importorskip("torch")
-paddle = pytest.importorskip("paddle")
-
-from tipchain.errors import Outcome  # noqa: E402
-from tipchain.explain.causes.data import check_data  # noqa: E402
-from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide  # noqa: E402
+from tipchain.errors import Outcome
+from tipchain.explain.causes.data import check_data
+from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
 
 pytestmark = pytest.mark.frameworks
 RANDOM = np.random.default_rng(0)

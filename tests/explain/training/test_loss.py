@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import both_frameworks  # noqa: F401
 import numpy as np
 import pytest
 
 from tipchain.errors import Outcome
+from tipchain.pairs import paddle_losses, torch_losses
 
 RANDOM = np.random.default_rng(0)
 LOGITS = RANDOM.standard_normal((8, 5)).astype(np.float32)
@@ -111,8 +113,6 @@ def test_equal_losses_agree(pieces, kits, name):
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_the_losses_of_pairs_agree(pieces, reduction):
-    from tipchain.pairs import paddle_losses, torch_losses
-
     options = {"label_smoothing": 0.1, "reduction": reduction, "weight": WEIGHTS, "ignore_index": 1}
     losses = torch_losses.build_loss(**options), paddle_losses.build_loss(**options)
     for outputs, labels in ((LOGITS, LABELS), (LOGITS * 100, LABELS), (MAPS, PLACES)):

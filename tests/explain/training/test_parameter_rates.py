@@ -1,7 +1,5 @@
 """Factors of the learning rate that parameters have: their own, and AdamW's ``lr_ratio``."""
 
-from __future__ import annotations
-
 import pytest
 
 from tipchain.errors import Outcome

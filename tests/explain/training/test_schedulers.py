@@ -1,17 +1,16 @@
 """Two schedules, held against each other step by step."""
 
-from __future__ import annotations
-
 from math import cos, pi
 
+import both_frameworks  # noqa: F401
 import numpy as np
 import pytest
 
 from tipchain.errors import Outcome
+from tipchain.pairs import paddle_schedulers, torch_schedulers
 
 
 def warm(kits, optimizer, steps, start, main):
-    """Return torch's schedule behind a linear warm-up."""
     rise = kits.our_lr.LambdaLR(optimizer, lambda t: start + (1 - start) * min(t, steps) / steps)
     return kits.our_lr.SequentialLR(optimizer, [rise, main(optimizer)], [steps])
 
@@ -73,8 +72,6 @@ def test_equal_schedules_of_both_frameworks_agree(pieces, kits, name):
     ids=lambda one: one["name"],
 )
 def test_the_schedules_of_pairs_agree(pieces, settings, warmup):
-    from tipchain.pairs import paddle_schedulers, torch_schedulers
-
     def reference(optimizer):
         return torch_schedulers.build_scheduler(optimizer, **settings, **warmup)
 

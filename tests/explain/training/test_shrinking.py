@@ -1,9 +1,8 @@
 """Large parameters are updated by some of their elements: what is found out is the same."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from live_nets import model
 
 from tipchain.errors import Outcome
 from tipchain.explain.causes.optimizer_builders import MOST, open_both
@@ -13,21 +12,15 @@ from tipchain.weights.convert import to_paddle
 @pytest.fixture(scope="module")
 def large(pieces):
     """Return two models with a large convolution, a matrix that Paddle transposes, and one that it keeps in parts."""
-    ours, theirs = pieces.torch.nn, pieces.paddle.nn
 
-    class Ours(ours.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv, self.fc, self.small = ours.Conv2d(30, 50, 3), ours.Linear(150, 110), ours.Linear(5, 4)
-            self.attention = ours.MultiheadAttention(48, 4)
+    def layers(nn, convolution, attention):
+        linear = {"fc": nn.Linear(150, 110), "small": nn.Linear(5, 4)}
+        return {"conv": convolution(30, 50, 3), **linear, "attention": attention(48, 4)}
 
-    class Theirs(theirs.Layer):
-        def __init__(self):
-            super().__init__()
-            self.conv, self.fc, self.small = (theirs.Conv2D(30, 50, 3), theirs.Linear(150, 110), theirs.Linear(5, 4))
-            self.attention = theirs.MultiHeadAttention(48, 4)
-
-    models = Ours(), Theirs()
+    models = (
+        model(pieces.torch, lambda nn: layers(nn, nn.Conv2d, nn.MultiheadAttention), None),
+        model(pieces.paddle, lambda nn: layers(nn, nn.Conv2D, nn.MultiHeadAttention), None),
+    )
     models[1].set_state_dict(dict(to_paddle(models[0], models[0].state_dict(), models[1]).state))
     return models
 

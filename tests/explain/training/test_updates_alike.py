@@ -1,20 +1,16 @@
 """Two optimizers, held against each other by their updates of equal gradients."""
 
-from __future__ import annotations
-
 import copy
 from functools import partial
 from types import SimpleNamespace
 
+import both_frameworks  # noqa: F401
 import pytest
 
 from tipchain.errors import Outcome
+from tipchain.pairs import paddle_optimizers, torch_optimizers
 
 EQUAL = {
-    "momentum": (
-        lambda p, k: k.ours.SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-4),
-        lambda p, k: k.theirs.Momentum(0.1, 0.9, parameters=p, weight_decay=1e-4),
-    ),
     "amsgrad": (
         lambda p, k: k.ours.AdamW(p, lr=1e-3, amsgrad=True),
         lambda p, k: k.theirs.AdamW(1e-3, parameters=p, amsgrad=True),
@@ -32,25 +28,14 @@ EQUAL = {
         lambda p, k: clipped(k, p),
         lambda p, k: k.theirs.SGD(0.1, parameters=p, grad_clip=k.paddle.nn.ClipGradByGlobalNorm(1.0)),
     ),
-    "groups": (
-        lambda p, k: k.ours.AdamW(
-            [{"params": p[:4]}, {"params": p[4:], "weight_decay": 0.0, "lr": 1e-2}], lr=1e-3, weight_decay=0.1
-        ),
-        lambda p, k: k.theirs.AdamW(
-            1e-3,
-            parameters=[{"params": p[:4]}, {"params": p[4:], "weight_decay": 0.0, "learning_rate": 10.0}],
-            weight_decay=0.1,
-        ),
-    ),
 }
 
 
-def clipped(kits, parameters, limit=1.0):
-    """Return torch's SGD that clips by the global norm before each step."""
+def clipped(kits, parameters):
     made = kits.ours.SGD(parameters, lr=0.1)
 
     def clip(*_):
-        kits.torch.nn.utils.clip_grad_norm_(parameters, limit)
+        kits.torch.nn.utils.clip_grad_norm_(parameters, 1.0)
 
     made.register_step_pre_hook(clip)
     return made
@@ -84,8 +69,6 @@ PAIRS = [
 
 
 def from_pairs(pieces, settings, seed=0):
-    from tipchain.pairs import paddle_optimizers, torch_optimizers
-
     def reference(parameters, model):
         return torch_optimizers.build_optimizer(parameters, 0.01, model=model, **settings)
 
@@ -263,25 +246,6 @@ def test_a_setting_of_all_parameters_is_told_once_though_only_some_are_decayed(p
     (told,) = pieces.optimizers(ours, theirs).diagnoses
     assert told.message == "`beta2` of the port's optimizer is 0.999, the reference's 0.95"
     assert told.explained >= 0.99
-
-
-def test_rules_that_read_parameters_names_see_those_of_the_model(pieces, kits):
-    kept = {one.name for one in pieces.port.parameters() if one.ndim > 1}
-
-    def reference(p, k):
-        groups = [
-            {"params": [one for one in p if one.ndim > 1]},
-            {"params": [one for one in p if one.ndim <= 1], "weight_decay": 0.0},
-        ]
-        return k.ours.AdamW(groups, lr=1e-3, weight_decay=0.1)
-
-    found = run(
-        pieces,
-        kits,
-        reference,
-        lambda p, k: k.theirs.AdamW(1e-3, parameters=p, weight_decay=0.1, apply_decay_param_fun=kept.__contains__),
-    )
-    assert found.outcome is Outcome.PASS, found.reason
 
 
 def own_optimizer(kits, rule):

@@ -1,1 +1,1 @@
-"""Seventeen nets in torch (`*_torch.py`) and as they were ported (`*_paddle.py`), with what they are trained with."""
+"""Seventeen nets in torch (`*_torch.py`), with what they are trained with; ports (`*_paddle.py`) that do not read as their references do."""

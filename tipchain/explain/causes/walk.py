@@ -465,7 +465,7 @@ class Walk:
         shared = [key for key in (*op.made, *self.given(op)) if set(self.matched[key]) & set(step.given)]
         key, number, _ = self._unlike(op, step)
         if key >= 0:
-            return _handed_on(op, self.makers_of.get(key)), _handed_on(step, self.makers.get(number))
+            return _handed_on(self.ops, op, key), _handed_on(self.steps, step, number)
         if op.name == step.name or not shared:
             return here, there
         made = [self.makers_of[key].frames for key in shared if key in self.makers_of]
@@ -488,8 +488,11 @@ class Walk:
         return f"`{call.said}({told})`{line} makes {', '.join(map(glimpse, made))} of {', '.join(map(glimpse, given))}"
 
 
-def _handed_on(call: Op, maker: Op | None) -> Frame:
+def _handed_on(program: Program, call: Op, number: int) -> Frame:
     """Return the statement that hands a tensor on to a call, in the function that had it made."""
+    maker = program.makers.get(number)
+    while maker is not None and maker.name in LAYOUT and maker.given[:1] and maker.given[0] in program.makers:
+        maker = program.makers[maker.given[0]]
     outwards = zip_longest(reversed(call.frames), reversed(maker.frames if maker is not None else ()))
     return next((one for one, other in outwards if one is not None and one != other), innermost(call.frames))
 
