@@ -59,7 +59,7 @@ def test_a_pattern_that_matches_nothing_is_refused():
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/0", "a/b", "-1/2", "1/2/3", ""])
 def test_what_is_no_share(text):
-    with pytest.raises(UsageError, match="is no share"):
+    with pytest.raises(UsageError, match="is no shard"):
         parse_shard(text)
 
 

@@ -80,7 +80,7 @@ def test_wrong_calls(inside, capsys):
     write_manifest(inside, commands=[GOOD])
     for words, said in (
         (("run", "none.yaml"), "cannot be read"),
-        (("run", "suite.yaml", "--shard", "3/2"), "is no share"),
+        (("run", "suite.yaml", "--shard", "3/2"), "is no shard"),
         (("run", "suite.yaml", "--jobs", "0"), "is not a number of slots"),
         (("run", "suite.yaml", "--last-failed"), "no night of this manifest"),
         (("status", "suite.yaml"), "no night is there yet"),

@@ -272,7 +272,7 @@ def parse_shard(text: str) -> tuple[int, int]:
     index, slash, count = text.partition("/")
     if slash and index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count):
         return int(index), int(count)
-    raise UsageError(f"--shard {text}: is no share\n  expected: i/n with 1 <= i <= n, as 2/3")
+    raise UsageError(f"--shard {text}: is no shard\n  expected: i/n with 1 <= i <= n, as 2/3")
 
 
 def select(plan: NightPlan, patterns: Sequence[str]) -> NightPlan:

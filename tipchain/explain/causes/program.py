@@ -388,6 +388,8 @@ class Tap:
 
 ROOMS = re.compile("^(fft|linalg|special)_")
 """Torch's prefixes of functions that Paddle has in a module of that name."""
+FIRST = re.compile(r"self|input|\d+")
+"""The names of a call's first argument, which say nothing."""
 MOST_ELEMENTS = 1 << 22
 """Elements of a tensor of the reference's beyond which it is not looked at."""
 KEPT = 1 << 23
@@ -499,7 +501,7 @@ class ReferenceProgram(Program):
                 given=tuple(one for one in known if one is not None),
                 made=tuple(one for one in made if one >= 0),
                 kwargs={key: one for key, one in arguments.items() if is_plain(one)},
-                named=tuple(key for key, one in arguments.items() if not key.isdigit() and self.is_tensor(one)),
+                named=tuple(key for key, one in arguments.items() if self.is_tensor(one) and not FIRST.fullmatch(key)),
             )
         )
 

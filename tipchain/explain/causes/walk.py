@@ -59,7 +59,9 @@ class Walk:
         arrays = [(number, one) for number, one in enumerate(self.values) if one is not None]
         for number, one in arrays:
             self.sizes.setdefault(one.size, []).append(number)
-        self.sketches = {number: Sketch(one) for number, one in arrays}
+        self.sketches = {
+            size: np.stack([Sketch(self.values[one]).numbers for one in some]) for size, some in self.sizes.items()
+        }
         self.masks = [number for number, one in arrays if hidden_by(one) is not None]
         self.hiding = {number for number, one in arrays if one.dtype.kind == "f" and (one <= HIDING).any()}
         self.shared: set[int] = set()
@@ -148,17 +150,13 @@ class Walk:
         """Return the reference's tensors that hold the same, in whatever layout; of masks those that hide the same."""
         if not array.size:
             return ()
-        sketch, hides = Sketch(array), array.dtype.kind == "f" and bool((array <= HIDING).any())
-        found = [
-            number
-            for number in self.sizes.get(array.size, ())
-            if (
-                number in self.hiding
-                if hides
-                else self.sketches[number].close(sketch, max(self.tolerance, SAME_DOUBLE))
-            )
-            and self._same(self.values[number], array)
-        ]
+        hides, every = array.dtype.kind == "f" and bool((array <= HIDING).any()), self.sizes.get(array.size, [])
+        if hides:
+            close = [number for number in every if number in self.hiding]
+        else:
+            alike = Sketch(array).among(self.sketches[array.size], max(self.tolerance, SAME_DOUBLE)) if every else ()
+            close = [number for number, one in zip(every, alike, strict=True) if one]
+        found = [number for number in close if self._same(self.values[number], array)]
         masked = self.masks if hides or array.dtype.kind == "b" else ()
         return tuple(dict.fromkeys([*found, *(one for one in masked if same_mask(self.values[one], array))]))
 

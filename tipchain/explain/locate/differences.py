@@ -464,8 +464,11 @@ class Sketch:
 
     def close(self, other: Sketch, tolerance: float) -> bool:
         """Tell whether both may be of the same values; NaN is close to nothing."""
-        if self.size != other.size:
-            return False
-        scale = np.sqrt(max(self.numbers[3], other.numbers[3]))
-        apart = np.abs(self.numbers - other.numbers) / np.array([1, 1, 1, max(scale, TINY)])
-        return bool((apart <= tolerance * scale).all())
+        return self.size == other.size and bool(self.among(other.numbers[None], tolerance)[0])
+
+    def among(self, numbers: Array, tolerance: float) -> Array:
+        """Tell of each of several sketches of this size, whose ``numbers`` are the rows, whether it may be of the same values."""
+        scales = np.sqrt(np.maximum(self.numbers[3], numbers[:, 3]))[:, None]
+        apart = np.abs(numbers - self.numbers)
+        apart[:, 3:] /= np.maximum(scales, TINY)
+        return np.asarray((apart <= tolerance * scales).all(1))
