@@ -753,7 +753,7 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     groups = alike(walk.partings)
     if not groups:
         return
-    op, step = walk.first_apart()
+    op, step = walk.first_apart(proved=True)
     here, there = walk.statements(op, step)
     beside = f"{len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""
     count = len(walk.partings)

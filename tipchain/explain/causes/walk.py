@@ -397,9 +397,13 @@ class Walk:
             return f"`{name}`"
         return "what goes in" if taker is None else f"what goes into `{taker.path or taker.line or taker.name}`"
 
-    def first_apart(self) -> tuple[Op, Op]:
-        """Return the first call of each program whose result the other lacks, of those that the partings rest on."""
-        ends = {one.key for one in self.partings}, {number for one in self.partings for number in one.step.made}
+    def first_apart(self, *, proved: bool) -> tuple[Op, Op]:
+        """Return the first call of each program whose result the other lacks.
+
+        If it is ``proved`` that the error comes from the partings, of those that these rest on, else that the end rests on.
+        """
+        partings = self.partings if proved else []
+        ends = {one.key for one in partings}, {number for one in partings for number in one.step.made}
         known = {one for found in self.matched.values() for one in found}
         theirs = _frontier(self.ops, ends[0], lambda key: not self.matched.get(key))
         ours = _frontier(self.steps, ends[1], lambda number: number not in known)
@@ -525,7 +529,7 @@ def _frontier(program: Program, ends: Collection[int], lacking: Callable[[int], 
 
 def show(piece: Piece, walk: Walk) -> Diagnosis:
     """Show both statements at which two programs part, with the values that go in and come out."""
-    path, (theirs, ours) = piece.theirs.path, walk.first_apart()
+    path, (theirs, ours) = piece.theirs.path, walk.first_apart(proved=False)
     here, there = walk.statements(theirs, ours)
     statements = f"the port's {walk.statement(theirs)}; the reference's {walk.statement(ours)}"
     fix, places = (
