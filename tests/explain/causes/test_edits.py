@@ -384,3 +384,20 @@ def test_the_parameter_of_a_block_without_counterpart_must_get_its_gradient(live
     found = live.locate(*blocks["with a parameter of its own"](live.paddle.tanh, cut=True), ROWS, equal=False)
     assert (found.first.port_path, found.first.direction) == ("scaled", "backward")
     assert "parameter gain" in found.first.reason
+
+
+def test_the_statement_is_shown_at_which_gradients_part(live, pair):
+    """The values are equal: the straight-through estimate takes its gradient from another tensor, twice."""
+
+    def ours(m, x):
+        y = m.a(x)
+        return m.b(y * y.detach() + 0.5 * (y * y).detach())
+
+    def theirs(m, x):
+        y = m.a(x)
+        return m.b(1.5 * (y * y))
+
+    (cause,) = live.causes(*pair(ours, theirs), ROWS)
+    assert (cause.code, cause.is_known) == ("parting", False)
+    assert cause.message.startswith("the model itself: the values agree, and the gradients do not")
+    assert "1.5 * (y * y)" in cause.message

@@ -183,12 +183,12 @@ class Piece:
             set_ = conditions(side, double=self.double, seed=self.seed, draws=self._draws, gradient=self.backward)
             stack.enter_context(set_)
             layers = dict(side.layers(self.port))
-            self._statistics = tuple(
-                (one, one.numpy())
+            buffers = [
+                one
                 for layer in layers.values()
-                if getattr(layer, "_mean", None) is not None and hasattr(layer, "_variance")
-                for one in (layer._mean, layer._variance)  # noqa: SLF001
-            )
+                for one in (*layer._buffers.values(), *(getattr(layer, name, None) for name in ("_mean", "_variance")))  # noqa: SLF001
+            ]
+            self._statistics = tuple((one, one.numpy()) for one in buffers if self.is_tensor(one))
             self._tap = stack.enter_context(Tap(side.paddle).open(layers, self.atomic.__contains__))
             yield self
             self._tap = None
@@ -224,7 +224,7 @@ class Piece:
                 result = self.port(*args, **kwargs)
             finally:
                 tap.recorder = None
-                # Give BatchNorm back the running statistics that a run in train mode changed.
+                # Give layers back the running statistics that a run in train mode changed.
                 if any(one.training for _, one in side.layers(self.port)):
                     for tensor, values in self._statistics:
                         tensor.set_value(values)

@@ -99,6 +99,7 @@ class Program(list[Op]):
     Attributes:
         values: the tensors that they were given and returned, by number: the port's themselves, or as they were before a call wrote
             to them; the reference's as arrays, None where there was no room.
+        gradients: those of tensors that they returned, by number, once backward was run.
     """
 
     def __init__(self, is_tensor: Callable[[object], bool]) -> None:
@@ -106,6 +107,15 @@ class Program(list[Op]):
         self.is_tensor = is_tensor
         self.values: list[Tensor] = []
         self.numbers: dict[int, int] = {}
+        self.gradients: dict[int, Array] = {}
+
+    def watch_gradient(self, number: int, tensor: Tensor) -> None:
+        """Keep the gradient that a tensor will get."""
+
+        def keep(gradient: Tensor) -> None:
+            self.gradients[number] = np.array(gradient.detach().numpy())
+
+        tensor.register_hook(keep)
 
     def tensors(self, value: Nested) -> list[Tensor]:
         """Return the tensors in a nested value."""
@@ -234,6 +244,9 @@ class Recorder:
             returned = self.ops.tensors(made) if written is None else [written]
             numbers = [self.ops.number(one, new=written is not None) for one in returned]
             args, kwargs, made = self._hold(before), self._hold(kwargs), self._hold(made, made=True)
+            for at, one in zip(numbers, returned, strict=True):
+                if not one.stop_gradient and not self.own_backward:
+                    self.ops.watch_gradient(at, one)
             for at, one in zip([*given, *numbers], self.ops.tensors((args, kwargs, made)), strict=True):
                 if self.ops.values[at] is None or (written is not None and at == given[0]):
                     self.ops.values[at] = one
@@ -491,6 +504,9 @@ class ReferenceProgram(Program):
         self._live = False
         known = [self.numbers.get(id(one)) for one in self.tensors(given)]
         made = [self.number(one, new=True) for one in tensors]
+        for at, one in zip(made, tensors, strict=True):
+            if at >= 0 and one.requires_grad:
+                self.watch_gradient(at, one)
         self._live = True
         self.append(
             Op(

@@ -36,7 +36,7 @@ from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, common_path, hands_on
 from tipchain.explain.locate.rerun import steps_after
 from tipchain.explain.locate.trace import Store
-from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
+from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict
 from tipchain.facts.packed import spell_out
 from tipchain.framework_types import Model
 from tipchain.frameworks.live_models import LiveSide, Sides
@@ -74,7 +74,8 @@ def pieces(
         )
         faults = {one.port_path for one in located.verdicts if one.at_fault and one.direction == "forward"}
         inside = [one for one in _inside(located.matching.pairs, pair) if not one[-1].whole]
-        right = [one for one in inside if one[-1].port.path not in faults]
+        unsure = faults | {one.port_path for one in located.verdicts if backward and one.closeness not in FINE}
+        right = [one for one in inside if one[-1].port.path not in unsure]
         judged = frozenset(path for path, *_ in right)
         # A layer of the port's that stands for several of the reference's, such as one activation for all, has no partner.
         others = defaultdict[str, set[str]](set)

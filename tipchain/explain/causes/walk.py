@@ -12,7 +12,7 @@ from tipchain.explain.causes.lines import Frame, codes_of, forwards, innermost, 
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, LAYOUT, Act, Op, Program, has_own_backward, is_plain, numpy_of
 from tipchain.explain.findings import Diagnosis, shown_path, source_of
-from tipchain.explain.locate.differences import HIDING, MOST_AXES, Sketch, hidden_by, relative, same_mask
+from tipchain.explain.locate.differences import HIDING, MOST_AXES, Sketch, distance, hidden_by, relative, rms, same_mask
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
 from tipchain.frameworks.base import map_nested
 from tipchain.numbers.tolerance import NOISE, ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE
@@ -420,6 +420,29 @@ class Walk:
             op, step = self.makers_of.get(key, op), self.makers.get(number, step)
         return op, step
 
+    def gradients_apart(self) -> tuple[Op, Op] | None:
+        """Return the first calls of the last tensor that both programs have with other gradients; None where there is none."""
+        ours, theirs = self.steps.gradients, self.ops.gradients
+        least = SAME_SINGLE * max((rms(one) for one in ours.values()), default=0.0)
+
+        def alike(key: int, number: int) -> bool:
+            shape = numpy_of(self.ops.values[key]).shape
+            expected = ours.get(number, np.zeros(self.values[number].shape))
+            actual = theirs.get(key, np.zeros(shape))
+            fitting = arranged(expected, shape, flat=True)
+            return any(distance(one, actual) <= max(least, ROUGH * rms(expected)) for one in fitting)
+
+        for op in reversed(self.ops):
+            for key in op.made:
+                found = [number for number in self.matched[key] if self.values[number] is not None]
+                calls = (
+                    self.consumers.get(key, []),
+                    [step for one in found for step in self.steps.consumers.get(one, [])],
+                )
+                if all(calls) and not any(alike(key, number) for number in found):
+                    return calls[0][0], calls[1][0]
+        return None
+
     def _unlike(self, op: Op, step: Op) -> tuple[int, int, bool]:
         """Return the first tensors that two calls of one function are given in one place and that differ, though both have them.
 
@@ -529,17 +552,17 @@ def _frontier(program: Program, ends: Collection[int], lacking: Callable[[int], 
 
 def show(piece: Piece, walk: Walk) -> Diagnosis:
     """Show both statements at which two programs part, with the values that go in and come out."""
-    path, (theirs, ours) = piece.theirs.path, walk.first_apart(proved=False)
+    path, parted = piece.theirs.path, walk.gradients_apart() if walk.ended_alike else None
+    theirs, ours = parted or walk.first_apart(proved=False)
     here, there = walk.statements(theirs, ours)
     statements = f"the port's {walk.statement(theirs)}; the reference's {walk.statement(ours)}"
-    fix, places = (
-        f"do at {here.place} (`{here.line}`) what the reference does at {there.place}: `{there.line}`",
-        [here.source, there.source],
-    )
+    fix = f"do at {here.place} (`{here.line}`) what the reference does at {there.place}: `{there.line}`"
+    places = [here.source, there.source]
     own = next((op for op in walk.ops if has_own_backward(op)), None)
+    if walk.ended_alike and (parted is None or here.reading == there.reading):
+        fix = "look for what scales or stops gradients alone: an argument (`norm_by_times`), a hook, a part that is detached"
     if walk.ended_alike:
         statements = f"the values agree, and the gradients do not: {statements}"
-        fix = "look for what scales or stops gradients alone: an argument (`norm_by_times`), a hook, a part that is detached"
     if walk.ended_alike and own is not None:
         backward = getattr(own.function, "__self__").backward  # noqa: B009  (a class that mypy does not know)
         line, begins = only_return(backward), source_of(backward)
