@@ -120,3 +120,37 @@ def test_a_sparse_buffer_is_compared_as_a_dense_one():
     reference = centre()
     reference.register_buffer("heads", torch.eye(4).bool().to_sparse(), persistent=False)
     assert tipchain.align(reference, ported_centre(), random(3, 4)).passed
+
+
+def test_a_cause_is_found_where_each_run_moves_a_buffer():
+    """The straight-through estimate of the port lacks its `detach`; both layers keep an average of their own."""
+
+    class Codes(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)
+            self.register_buffer("mean", torch.zeros(6))
+
+        def forward(self, x):
+            y = self.a(x)
+            if self.training:
+                self.mean.mul_(0.5).add_(0.5 * y.detach().mean(0))
+            return self.b(y + (torch.sin(y) + self.mean - y).detach())
+
+    class CodesPort(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = paddle.nn.Linear(6, 6), paddle.nn.Linear(6, 6)
+            self.register_buffer("mean", paddle.zeros([6]))
+
+        def forward(self, x):
+            y = self.a(x)
+            if self.training:
+                self.mean.set_value(0.5 * self.mean + 0.5 * y.detach().mean(0))
+            return self.b(y + (paddle.sin(y) + self.mean - y))
+
+    reference, port = Codes(), CodesPort()
+    tipchain.copy_weights(reference, port)
+    rows = np.random.default_rng(0).standard_normal((5, 6)).astype("float32")
+    report = tipchain.align(reference, port, rows, training=True)
+    assert [one.code for one in report.diagnoses] == ["cut-gradient"], str(report)
