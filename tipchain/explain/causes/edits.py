@@ -754,25 +754,20 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     if not groups:
         return
     op, step = walk.first_apart(proved=True)
-    here, there = walk.statements(op, step)
+    apart, unused, count = walk.told_apart(op, step), _left_unused(piece, walk), len(walk.partings)
     beside = f"{len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""
-    count = len(walk.partings)
     proof = f"tensors at {count} calls" if count > 1 else "tensor there"
-    unused, shown = (
-        _left_unused(piece, walk),
-        f"the port's {walk.statement(op)}; the reference's {walk.statement(step)}",
-    )
     yield Hypothesis(
         code="parting" if not unused else "operand",
         name=class_of(op.layer) if op.name == LAYER else op.name,
         confirmed=False,
         changes=len(groups),
         acts=acts_of(walk.partings, piece.paddle.assign),
-        message="; ".join(filter(None, (unused, shown, beside))),
-        fix=f"do at {here.place} (`{here.line}`) what the reference does at {there.place}: `{there.line}`",
+        message="; ".join(filter(None, (unused, apart.said, beside))),
+        fix=apart.fix,
         evidence=f"with the reference's {proof} the error is gone",
         place=holder_of((op for one in walk.partings for op in one.ops), piece),
-        lines=Lines(here.source, there.source),
+        lines=Lines(apart.here.source, apart.there.source),
     )
 
 

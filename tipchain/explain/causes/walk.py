@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations, zip_longest
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,6 +45,15 @@ class Parting:
     step: Op
     steps: tuple[Op, ...]
     alike: bool = False
+
+
+class Apart(NamedTuple):
+    """What is said of two calls that part: both with their values, what to do, and the statement of each side."""
+
+    said: str
+    fix: str
+    here: Frame
+    there: Frame
 
 
 class Walk:
@@ -238,19 +248,6 @@ class Walk:
             before = self.open.get(key) or tuple(self.ops.with_makers([maker], leads))
             found.append(self.parting(maker, old, new, key, before, made))
         return found
-
-    def stretch(self, parting: Parting) -> tuple[dict[int, list[Op]], set[int]]:
-        """Return what both programs' stretches of a parting are given: the port's tensors with their calls, the reference's."""
-        inside = self.ops.with_layout(parting.ops)
-        made = {key for op in inside for key in self.made(op)}
-        taken: dict[int, list[Op]] = {}
-        for op in inside:
-            for key in self.given(op):
-                if key not in made:
-                    taken.setdefault(key, []).append(op)
-        steps = self.steps.with_layout(parting.steps)
-        own = {number for step in steps for number in step.made}
-        return taken, {number for step in steps for number in step.given if number not in own}
 
     def redone(self, op: Op, more: Mapping[int, object] | None = None) -> list[object] | None:
         """Return a call's results of corrected arguments; None if it cannot be redone."""
@@ -497,6 +494,14 @@ class Walk:
         makers = [next((one for one in each if one.code == here.code), innermost(each)) for each in made]
         return max([here, *makers], key=lambda one: likeness(one.reading, there.reading)), there
 
+    def told_apart(self, op: Op, step: Op) -> Apart:
+        """Return what is said of two calls that part, what to do, and where."""
+        here, there = self.statements(op, step)
+        mine = f"{here.place} (`{here.line}`)" if here.place else f"`{op.name}`"
+        other = f"{there.place}: `{there.line}`" if there.place else f"`{step.said}`"
+        said = f"the port's {self.statement(op)}; the reference's {self.statement(step)}"
+        return Apart(said, f"do at {mine} what the reference does at {other}", here, there)
+
     def statement(self, call: Op, *, quoted: bool = True) -> str:
         """Write a call, its line if ``quoted``, and the values that go in and come out."""
         ports = call.function is not None
@@ -554,9 +559,7 @@ def show(piece: Piece, walk: Walk) -> Diagnosis:
     """Show both statements at which two programs part, with the values that go in and come out."""
     path, parted = piece.theirs.path, walk.gradients_apart() if walk.ended_alike else None
     theirs, ours = parted or walk.first_apart(proved=False)
-    here, there = walk.statements(theirs, ours)
-    statements = f"the port's {walk.statement(theirs)}; the reference's {walk.statement(ours)}"
-    fix = f"do at {here.place} (`{here.line}`) what the reference does at {there.place}: `{there.line}`"
+    statements, fix, here, there = walk.told_apart(theirs, ours)
     places = [here.source, there.source]
     own = next((op for op in walk.ops if has_own_backward(op)), None)
     if walk.ended_alike and (parted is None or here.reading == there.reading):
