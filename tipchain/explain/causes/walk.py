@@ -47,7 +47,7 @@ class Parting:
     alike: bool = False
 
 
-class Apart(NamedTuple):
+class ShownParting(NamedTuple):
     """What is said of two calls that part: both with their values, what to do, and the statement of each side."""
 
     said: str
@@ -494,13 +494,13 @@ class Walk:
         makers = [next((one for one in each if one.code == here.code), innermost(each)) for each in made]
         return max([here, *makers], key=lambda one: likeness(one.reading, there.reading)), there
 
-    def told_apart(self, op: Op, step: Op) -> Apart:
+    def told_apart(self, op: Op, step: Op) -> ShownParting:
         """Return what is said of two calls that part, what to do, and where."""
         here, there = self.statements(op, step)
         mine = f"{here.place} (`{here.line}`)" if here.place else f"`{op.name}`"
         other = f"{there.place}: `{there.line}`" if there.place else f"`{step.said}`"
         said = f"the port's {self.statement(op)}; the reference's {self.statement(step)}"
-        return Apart(said, f"do at {mine} what the reference does at {other}", here, there)
+        return ShownParting(said, f"do at {mine} what the reference does at {other}", here, there)
 
     def statement(self, call: Op, *, quoted: bool = True) -> str:
         """Write a call, its line if ``quoted``, and the values that go in and come out."""
