@@ -432,3 +432,25 @@ def test_code_behind_a_wrong_layer_is_judged():
         port = activated(paddle, "relu", second)
         port.a.register_forward_post_hook(lambda layer, given, made: 2 * made)
         assert faults(align(activated(torch, "relu", "sigmoid"), port, ROWS)) == found
+
+
+def test_a_layer_that_is_called_for_another_of_equal_weights_is_told_in_all_turns():
+    """Two norms are equal before training: values agree, and the gradients go to the wrong one."""
+
+    def turned(second):
+        def forward(self, x):
+            for _ in range(3):
+                x = x + self.a(self.first(x))
+                x = x + self.b(getattr(self, second)(x))
+            return x
+
+        return forward
+
+    def layers(nn):
+        return {"a": nn.Linear(8, 8), "b": nn.Linear(8, 8), "first": nn.LayerNorm(8), "second": nn.LayerNorm(8)}
+
+    report = align(model(torch, layers, turned("second")), model(paddle, layers, turned("first")), ROWS)
+    cause = report.diagnoses[0]
+    assert (cause.code, cause.explained) == ("operand", pytest.approx(1)), str(report)
+    assert "the reference `second`" in cause.message
+    assert "in 3 calls" in cause.message

@@ -478,15 +478,19 @@ def other_layers(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     """Yield calls of the layer that the reference calls, where another one makes the same of the same, and gets the gradient."""
     ports = {ours: theirs for theirs, ours in (*piece.partners.items(), *piece.idle.items())}
     layers = dict(piece.sides.port.layers(piece.port))
+    found: dict[tuple[str, str, str], list[tuple[Op, Op]]] = {}
     for op in (one for one in walk.ops if one.name == LAYER):
         made = [walk.makers[number] for key in walk.made(op) for number in walk.matched[key] if number in walk.makers]
         step = next((one for one in made if one.name == LAYER), None)
         wanted = None if step is None else ports.get(step.said)
         if step is not None and wanted in layers and wanted != op.path:
-            where, layer = place_of(op, piece), layers[wanted]
-            message = f"it calls {called(op)}{where}, the reference `{step.said}`{_at(step)}"
-            fix = f"call `{wanted}` for {called(op)}{where}"
-            yield _at_call("operand", op, step, {op.number: called_as(layer)}, message, fix)
+            found.setdefault((op.path, op.place, wanted), []).append((op, step))
+    for (_, _, wanted), several in found.items():
+        op, step = several[0]
+        where, acts = place_of(op, piece), {one.number: called_as(layers[wanted]) for one, _ in several}
+        message = f"it calls {called(op)}{where}, the reference `{step.said}`{_at(step)}"
+        fix = f"call `{wanted}` for {called(op)}{where}"
+        yield _at_call("operand", op, step, acts, message, fix, calls=len(several))
 
 
 # A call too few, or too many.
