@@ -271,19 +271,22 @@ class CodeJudge:
         first = min(inner, key=lambda one: one.port.number, default=None)
         return None if first is None or first.port.parent is None else (first.reference, first.port)
 
-    def _alike(self, pair: CallPair) -> tuple[bool, bool]:
-        """Tell whether a pair's inputs and results agree; without linked results they do not."""
+    def _alike(self, pair: CallPair) -> tuple[bool, bool | None]:
+        """Tell whether a pair's inputs and results agree; None of results that differ where the two take or give other tensors."""
         given = self.compare.inputs_apart(pair) <= self.noise
         given = given and self._masked_otherwise(pair, self.compare.inputs(pair)) is None
         both = pair.reference.outputs, pair.port.outputs
-        if self.compare.outputs(pair):
-            return given, self.compare.outputs_apart(pair) <= self.noise
         # One side may return the same numbers in several tensors, the other in one.
         counts = [sum(prod(one.shape) for one in values) for values in both]
-        if not counts[0] or counts[0] != counts[1]:
-            return given, False
-        ours, theirs = (np.sort(np.concatenate([self._array(one).ravel() for one in values])) for values in both)
-        return given, relative(ours, theirs) <= self.noise
+        if self.compare.outputs(pair):
+            alike = self.compare.outputs_apart(pair) <= self.noise
+        elif counts[0] and counts[0] == counts[1]:
+            ours, theirs = (np.sort(np.concatenate([self._array(one).ravel() for one in values])) for values in both)
+            alike = relative(ours, theirs) <= self.noise
+        else:
+            alike = False
+        one_kind = len(pair.reference.inputs) == len(pair.port.inputs) and len(both[0]) == len(both[1])
+        return given, alike if alike or one_kind else None
 
     def _apart(self, pair: CallPair, link: TensorLink) -> float:
         return self.compare.between(pair.reference.inputs[link.ours], pair.port.inputs[link.theirs], link.layout)
@@ -357,7 +360,7 @@ class CodeJudge:
             return around
         known = {(one.port if side else one.reference).number for one in self.matching.pairs}
         holder = self._holders(side).get(value.made_by)
-        if value.made_by in known or (holder is not None and self._alike(holder)[1]):
+        if value.made_by in known or (holder is not None and self._alike(holder)[1] is not False):
             return around
         return self.runs.traces[side].calls[value.made_by]
 
