@@ -146,7 +146,7 @@ def test_a_port_that_does_not_take_the_weights_fails_the_job_not_the_set_up(clon
     lines = done.stdout.splitlines()
     assert any(line.startswith(("FAIL", "ERROR")) and "align[01]" in line for line in lines)
     assert any(line.startswith("PASS") and "align[02]" in line for line in lines), "data needs no weights"
-    assert "the chain FAILED at align[01]: NOT the same model: `features`: it makes " in " ".join(
+    assert "the chain FAILED at align[01]: NOT the same model: `features`: the port's `" in " ".join(
         done.stdout.replace("|", " ").split()
     )
     assert "only in torch: features.1.weight" in done.stderr

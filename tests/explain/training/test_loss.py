@@ -161,7 +161,7 @@ FAULTS = {
     ),
     "share of positive ones": lambda k: Case(
         lambda o, y: focal(k.our_loss, o, y), lambda o, y: k.their_loss.sigmoid_focal_loss(o, y, alpha=0.6, reduction="mean"),
-        "parting", labels=BITS, words="the port's `sigmoid_focal_loss(alpha=0.6, reduction=mean)` (test_loss.py",
+        "parting", labels=BITS, words="the port's `sigmoid_focal_loss(alpha=0.6, reduction=mean)` at test_loss.py",
     ),
     "a sigmoid for each class": lambda k: Case(
         our_ce(k),

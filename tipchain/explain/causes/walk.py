@@ -502,20 +502,19 @@ class Walk:
         said = f"the port's {self.statement(op)}; the reference's {self.statement(step)}"
         return ShownParting(said, f"do at {mine} what the reference does at {other}", here, there)
 
-    def statement(self, call: Op, *, quoted: bool = True) -> str:
-        """Write a call, its line if ``quoted``, and the values that go in and come out."""
+    def statement(self, call: Op) -> str:
+        """Write a call, where it stands, and the values that go in and come out."""
         ports = call.function is not None
         program, numbers = (self.ops, self.given(call)) if ports else (self.steps, call.given)
         given, made = (
-            [array for one in each if (array := program.array(one)) is not None] for each in (numbers, call.made)
+            ", ".join(glimpse(array) for one in each if (array := program.array(one)) is not None)
+            for each in (numbers, call.made)
         )
-        settings = {key: one for key, one in call.kwargs.items() if not key.isdigit()}
-        named = dict.fromkeys(call.named, "…") | {
-            key: one for key, one in settings.items() if one is not None and is_plain(one)
-        }
-        told = ", ".join(f"{key}={one}" for key, one in named.items())
-        line = f" ({call.place}: `{call.line}`)" if call.place and quoted else ""
-        return f"`{call.said}({told})`{line} makes {', '.join(map(glimpse, made))} of {', '.join(map(glimpse, given))}"
+        settings = {key: one for key, one in call.kwargs.items() if one is not None and is_plain(one)}
+        named = {key: one for key, one in settings.items() if not key.isdigit() and key[0] != "_"}
+        told = ", ".join(f"{key}={one}" for key, one in (dict.fromkeys(call.named, "…") | named).items())
+        where = f" at {call.place}" if call.place else ""
+        return f"`{call.said}({told})`{where} makes {made}{f' of {given}' if given else ''}"
 
 
 def _handed_on(program: Program, call: Op, number: int) -> Frame:
