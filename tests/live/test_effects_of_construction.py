@@ -463,4 +463,4 @@ def test_a_weight_that_the_port_trains_twice_is_shown_by_its_gradient():
     assert "gives words.weight another gradient" in report.reasons["backward"]
     (cause,) = report.diagnoses
     assert cause.code == "parting"
-    assert "net.norm(net.words(tokens)) @ " in cause.message
+    assert "net.norm(net.words(tokens)) @ " in cause.place.code
