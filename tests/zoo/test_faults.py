@@ -11,10 +11,7 @@ pytestmark = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]
 ELSEWHERE = {"wavenet-net-first-skip-lost"}
 """Faults for which another layer is named first. This list only gets shorter."""
 NOT_NAMED = {
-    "wavenet-net-first-skip-lost",
-    "mamba-mixer-no-silu",
     "mamba-mixer-gives-before-update",
-    "stereo-upsampled-scale",
     "vqvae-book-shared-buffer",
     "bert-warm-up-from-zero",
 }
