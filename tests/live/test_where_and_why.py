@@ -454,3 +454,30 @@ def test_a_layer_that_is_called_for_another_of_equal_weights_is_told_in_all_turn
     assert (cause.code, cause.explained) == ("operand", pytest.approx(1)), str(report)
     assert "the reference `second`" in cause.message
     assert "in 3 calls" in cause.message
+
+
+def test_layers_that_part_at_one_statement_have_one_cause():
+    """Their values differ, what is to be done does not."""
+
+    class Gate(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.full((8,), 0.5))
+
+        def forward(self, x):
+            return torch.relu(x).cumsum(-1) * self.weight
+
+    class GatePort(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.weight = self.create_parameter([8], default_initializer=paddle.nn.initializer.Constant(0.5))
+
+        def forward(self, x):
+            return (x.abs() + 0.1 * x).logcumsumexp(-1) * self.weight
+
+    def chained(side, gate):
+        parts = {"a": side.nn.Linear(8, 8), "b": gate(), "c": side.nn.Linear(8, 8), "d": gate()}
+        return model(side, lambda _: parts, lambda self, x: self.d(self.c(self.b(self.a(x)))))
+
+    report = align(chained(torch, Gate), chained(paddle, GatePort), ROWS)
+    assert [(one.code, one.layers) for one in report.diagnoses] == [("parting", ("b", "d"))], str(report)

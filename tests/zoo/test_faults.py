@@ -10,11 +10,7 @@ from zoo.planting import FAMILIES, EditError, edited, pair
 pytestmark = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]
 ELSEWHERE = {"wavenet-net-first-skip-lost"}
 """Faults for which another layer is named first. This list only gets shorter."""
-NOT_NAMED = {
-    "mamba-mixer-gives-before-update",
-    "vqvae-book-shared-buffer",
-    "bert-warm-up-from-zero",
-}
+NOT_NAMED = {"mamba-mixer-gives-before-update", "vqvae-book-shared-buffer", "bert-warm-up-from-zero"}
 """Faults whose first cause does not say what is wrong. This list only gets shorter."""
 LOCATED = NOT_NAMED - {"bert-warm-up-from-zero"}
 """Those of them that a layer shows: the search tries all it has before it gives up, so that the gate only locates them."""

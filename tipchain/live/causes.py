@@ -192,8 +192,8 @@ def _counterpart(path: str, verdict: LayerVerdict, located: Located) -> str:
 
 
 def _alike(one: Diagnosis, *, by_message: bool = True) -> tuple[str, ...]:
-    """Return what is said of a layer, which is the same of another one that has it."""
-    texts = (one.fix, one.message) if by_message else (one.fix,)
+    """Return what is said of a layer, which is the same of another one that has it; of a parting no values."""
+    texts = (one.fix, one.message) if by_message and one.code != "parting" else (one.fix,)
     return one.code, one.name, one.reference, one.port, *(said_alike(text, one.port_path) for text in texts)
 
 
