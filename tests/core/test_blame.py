@@ -163,6 +163,8 @@ def test_of_a_kernels_message_what_is_wrong_is_told():
     text = "\n\n-----\nC++ Traceback\n-----\n0  f()\n\n-----\nError Message Summary:\n-----\nInvalidArgumentError: 3 is not 4.\n  [Hint: no]"
     assert message_of(RuntimeError(text)) == "InvalidArgumentError: 3 is not 4."
     assert message_of(ValueError("")) == ""
+    told = 'In user code:\n\n    File "m.py", line 12, in forward\n        y = x\n\n    InvalidArgumentError: 3 is not 4.\n'
+    assert message_of(RuntimeError(told)) == "InvalidArgumentError: 3 is not 4."
     assert message_of(ValueError("Error(s) in loading:\n  a is missing")) == "Error(s) in loading: a is missing"
 
 

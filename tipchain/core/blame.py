@@ -161,6 +161,8 @@ def message_of(error: BaseException) -> str:
     summary = str(error).rpartition("Error Message Summary:")[2].rpartition("In user code:")[2]
     lines = [line.strip() for line in summary.splitlines()]
     telling = [line for line in lines if line and set(line) != {"-"}]
+    if "In user code:" in str(error):  # the places come first
+        telling = [line for line in telling if re.match(r"\w+Error:|\(\w+\)", line)] or telling
     if len(telling) > 1 and telling[0].endswith(":"):
         return f"{telling[0]} {telling[1]}"
     return _KERNEL.sub("", telling[0]) if telling else ""

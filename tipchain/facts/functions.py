@@ -34,7 +34,7 @@ UNWATCHED = frozenset(
     bernoulli bernoulli_ binomial poisson standard_gamma standard_normal normal normal_ log_normal log_normal_ uniform
     uniform_ exponential_ cauchy_ geometric_ random_ multinomial rand_like randn_like randint_like top_p_sampling
     svd_lowrank pca_lowrank grad rank shape numel tolist save set_ resize_ is_tensor is_empty is_complex
-    is_floating_point is_integer
+    is_floating_point is_integer where_ increment assign
 """.split()
 )
 """Functions that draw numbers, or compute none of what they are given."""
@@ -54,6 +54,9 @@ ALIASES = {
     "greater_than": "greater",
     "mod": "remainder",
     "clamp": "clip",
+    "ravel": "flatten",
+    "matrix_transpose": "transpose",
+    "view_as": "reshape",
     "swapdims": "transpose",
     "upsample": "interpolate",
 }

@@ -108,7 +108,9 @@ class Predictor:
         try:
             self._engine = inference.create_predictor(config)
         except (RuntimeError, ValueError, OSError) as error:
-            raise EngineError(f"{folder}: Paddle Inference cannot load the model: {message_of(error)}") from error
+            raise EngineError(
+                f"{folder}: Paddle Inference cannot load the model: {message_of(error) or type(error).__name__}"
+            ) from error
 
     def __call__(self, *inputs: Array) -> list[Array]:
         """Return the outputs for one batch, the inputs given in order."""
@@ -128,5 +130,7 @@ class Predictor:
         try:
             self._engine.run()
         except (RuntimeError, ValueError, OSError) as error:
-            raise EngineError(f"Paddle Inference cannot run the model: {message_of(error)}") from error
+            raise EngineError(
+                f"Paddle Inference cannot run the model: {message_of(error) or type(error).__name__}"
+            ) from error
         return [self._engine.get_output_handle(name).copy_to_cpu() for name in self._engine.get_output_names()]

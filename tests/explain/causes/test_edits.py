@@ -401,3 +401,17 @@ def test_the_statement_is_shown_at_which_gradients_part(live, pair):
     assert (cause.code, cause.is_known) == ("parting", False)
     assert cause.message.startswith("the model itself: the values agree, and the gradients do not")
     assert "1.5 * (y * y)" in cause.fix
+
+
+def test_results_that_nobody_uses_get_no_gradient(live, pair):
+    """Both frameworks call a hook without a gradient for such, as for the second part and for the places of the largest."""
+
+    def cut(m, x, *, detach):
+        y = m.a(x)
+        first, _ = y.split(3 if detach else [3, 3], 1)
+        largest = y.topk(2, 1)[0].sum(1, keepdim=True)
+        added = y.sin() - y
+        return m.b(y * largest + first.sum(1, keepdim=True) + (added.detach() if detach else added))
+
+    cause = live.cause(*pair(lambda m, x: cut(m, x, detach=True), lambda m, x: cut(m, x, detach=False)), ROWS)
+    assert (cause.code, cause.explained) == ("cut-gradient", pytest.approx(1)), cause

@@ -758,11 +758,13 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     if not groups:
         return
     op, step = walk.first_apart(proved=True)
-    apart, unused, count = walk.told_apart(op, step), _left_unused(piece, walk), len(walk.partings)
+    apart, (kind, unused), count = walk.told_apart(op, step), _left_unused(piece, walk), len(walk.partings)
     beside = f"{len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""
-    proof = f"tensors at {count} calls" if count > 1 else "tensor there"
+    made = walk.partings[0].op
+    there = "tensor there" if made is op else f"tensor as the result of {called(made)}{place_of(made, piece)}"
+    proof = f"tensors at {count} calls" if count > 1 else there
     yield Hypothesis(
-        code="parting" if not unused else "operand",
+        code=kind,
         name=class_of(op.layer) if op.name == LAYER else op.name,
         confirmed=False,
         changes=len(groups),
@@ -775,15 +777,15 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     )
 
 
-def _left_unused(piece: Piece, walk: Walk) -> str:
-    """Return in words a layer, or a tensor of the layer's own, that the reference uses where the two part and the port never."""
-    theirs = walk.steps.with_layout(walk.partings[0].steps)
+def _left_unused(piece: Piece, walk: Walk) -> tuple[str, str]:
+    """Return the kind and words of a layer, or a tensor of the layer's own, that the reference uses there and the port never."""
+    theirs = [step for one in alike(walk.partings)[0] for step in walk.steps.with_layout(one.steps)]
     for path, partner in piece.idle.items():
         if any(one.name == LAYER and one.said == partner for one in theirs):
-            return f"it never calls `{path}`, the reference does"
+            return "missing-call", f"it never calls `{path}`, the reference does"
     used = {id(one) for op in walk.ops for one in (*piece.tensors((op.args, op.kwargs)), op.written)}
     given = {number for one in theirs for number in one.given}
     for name, tensor in own_tensors(piece):
         if id(tensor) not in used and given & set(walk.find(numpy_of(tensor))) and "float" in str(tensor.dtype):
-            return f"its `{name}` is not used, the reference's is"
-    return ""
+            return "operand", f"its `{name}` is not used, the reference's is"
+    return "parting", ""

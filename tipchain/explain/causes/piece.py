@@ -109,7 +109,8 @@ class Piece:
     _cotangents: tuple[Array, ...] = ()
     _known: tuple[Tensor, ...] = ()
     _forward: float = inf
-    _statistics: tuple[tuple[Tensor, Array], ...] = ()
+    _statistics: tuple[tuple[Model, str, Tensor, Array], ...] = ()
+    _training: bool = False
     _laid: Mapping[str, Laid] = field(default_factory=dict)
 
     @property
@@ -183,12 +184,13 @@ class Piece:
             set_ = conditions(side, double=self.double, seed=self.seed, draws=self._draws, gradient=self.backward)
             stack.enter_context(set_)
             layers = dict(side.layers(self.port))
-            buffers = [
-                one
+            self._statistics = tuple(
+                (layer, name, one, one.numpy())
                 for layer in layers.values()
-                for one in (*layer._buffers.values(), *(getattr(layer, name, None) for name in ("_mean", "_variance")))  # noqa: SLF001
-            ]
-            self._statistics = tuple((one, one.numpy()) for one in buffers if self.is_tensor(one))
+                for name in dict.fromkeys((*layer._buffers, "_mean", "_variance"))  # noqa: SLF001
+                if (one := getattr(layer, name, None)) is not None and self.is_tensor(one)
+            )
+            self._training = any(one.training for one in layers.values())
             self._tap = stack.enter_context(Tap(side.paddle).open(layers, self.atomic.__contains__))
             yield self
             self._tap = None
@@ -224,19 +226,24 @@ class Piece:
                 result = self.port(*args, **kwargs)
             finally:
                 tap.recorder = None
-                # Give layers back the running statistics that a run in train mode changed.
-                if any(one.training for _, one in side.layers(self.port)):
-                    for tensor, values in self._statistics:
-                        tensor.set_value(values)
             outputs = self._ends(1, result)
             return outputs if edit is None else edit(outputs)
 
-        made = self._rerun(1, called, None)
-        drawn = bool(self._draws.made)
-        if keep and not (self.backward or recorder.writes or drawn):  # else calls must all be run each time
-            self._known = tuple(op.result for op in recorder.ops)
-        gradients = as_reference(self._gradients(1, made), self._laid) if self.backward else {}
-        return PieceOutcome(outputs=_wide(made.outputs), gradients=gradients, ops=recorder.ops)
+        recorder.ops.watching = self.backward
+        try:
+            made = self._rerun(1, called, None)
+            drawn = bool(self._draws.made)
+            if keep and not (self.backward or recorder.writes or drawn):  # else calls must all be run each time
+                self._known = tuple(op.result for op in recorder.ops)
+            gradients = as_reference(self._gradients(1, made), self._laid) if self.backward else {}
+            return PieceOutcome(outputs=_wide(made.outputs), gradients=gradients, ops=recorder.ops)
+        finally:
+            recorder.ops.unwatch()
+            # Give layers back the running statistics that a run in train mode changed.
+            for layer, name, tensor, values in self._statistics if self._training else ():
+                if name in layer._buffers:  # noqa: SLF001
+                    layer._buffers[name] = tensor  # noqa: SLF001
+                tensor.set_value(values)
 
     def _rerun(self, number: Literal[0, 1], called: Function, draws: Draws | None) -> Rerun:
         """Run one side's piece, backward from the cotangents where gradients are compared."""
@@ -283,6 +290,7 @@ class Piece:
         side = self.sides.reference
         inner = {path: one for path, one in side.layers(self.reference) if path and path in self.reference_judged}
         self.record = ReferenceProgram()
+        self.record.watching = self.backward
 
         def called(*args: Nested, **kwargs: Nested) -> Nested:
             with self.record.over(inner):
@@ -293,6 +301,7 @@ class Piece:
             return outputs
 
         made = self._rerun(0, called, drawn_again(self.ours.call, self.seed))
+        self.record.unwatch()
         gradients = self._gradients(0, made) if self.backward else {}
         if self.backward:
             both = zip(self.sides, (self.reference, self.port), strict=True)

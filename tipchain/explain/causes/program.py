@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -99,7 +100,9 @@ class Program(list[Op]):
     Attributes:
         values: the tensors that they were given and returned, by number: the port's themselves, or as they were before a call wrote
             to them; the reference's as arrays, None where there was no room.
-        gradients: those of tensors that they returned, by number, once backward was run.
+        watching: whether gradients are kept.
+        gradients: those of tensors that they returned, by number, once backward was run; none of one that had none.
+        watched: the numbers of the tensors whose gradients are kept.
     """
 
     def __init__(self, is_tensor: Callable[[object], bool]) -> None:
@@ -107,15 +110,27 @@ class Program(list[Op]):
         self.is_tensor = is_tensor
         self.values: list[Tensor] = []
         self.numbers: dict[int, int] = {}
+        self.watching = False
         self.gradients: dict[int, Array] = {}
+        self.watched: set[int] = set()
+        self._hooks: list[Any] = []
 
-    def watch_gradient(self, number: int, tensor: Tensor) -> None:
-        """Keep the gradient that a tensor will get."""
+    def watch_gradient(self, number: int, tensor: Tensor, read: Callable[[Tensor], Array]) -> None:
+        """Keep the gradient that a tensor will get, if it gets one."""
+        gradients = self.gradients  # a hook that held the program would keep it alive for good
 
         def keep(gradient: Tensor) -> None:
-            self.gradients[number] = np.array(gradient.detach().numpy())
+            if gradient is not None:
+                gradients[number] = read(gradient)
 
-        tensor.register_hook(keep)
+        self.watched.add(number)
+        self._hooks.append(tensor.register_hook(keep))
+
+    def unwatch(self) -> None:
+        """Keep no more gradients."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
 
     def tensors(self, value: Nested) -> list[Tensor]:
         """Return the tensors in a nested value."""
@@ -245,8 +260,8 @@ class Recorder:
             numbers = [self.ops.number(one, new=written is not None) for one in returned]
             args, kwargs, made = self._hold(before), self._hold(kwargs), self._hold(made, made=True)
             for at, one in zip(numbers, returned, strict=True):
-                if not one.stop_gradient and not self.own_backward:
-                    self.ops.watch_gradient(at, one)
+                if self.ops.watching and not one.stop_gradient and not self.own_backward and "float" in str(one.dtype):
+                    self.ops.watch_gradient(at, one, lambda gradient: np.array(gradient.numpy()))
             for at, one in zip([*given, *numbers], self.ops.tensors((args, kwargs, made)), strict=True):
                 if self.ops.values[at] is None or (written is not None and at == given[0]):
                     self.ops.values[at] = one
@@ -505,8 +520,8 @@ class ReferenceProgram(Program):
         known = [self.numbers.get(id(one)) for one in self.tensors(given)]
         made = [self.number(one, new=True) for one in tensors]
         for at, one in zip(made, tensors, strict=True):
-            if at >= 0 and one.requires_grad:
-                self.watch_gradient(at, one)
+            if self.watching and at >= 0 and one.requires_grad and self.values[at] is not None:
+                self.watch_gradient(at, one, _read_gradient)
         self._live = True
         self.append(
             Op(
@@ -534,6 +549,16 @@ class ReferenceProgram(Program):
             self._alive.append(tensor)
             self.numbers[id(tensor)] = len(self.values) - 1
         return len(self.values) - 1
+
+
+def _read_gradient(gradient: Tensor) -> Array:
+    """Return a gradient of torch's, whatever watches torch's functions."""
+    import torch
+
+    with torch._C.DisableTorchFunction():  # noqa: SLF001
+        dense = gradient.detach().to_dense() if gradient.layout != torch.strided else gradient.detach()
+        dense = dense.float() if dense.dtype == torch.bfloat16 else dense
+        return np.array(dense.resolve_conj().resolve_neg().numpy())
 
 
 def _bound(function: Function, args: tuple[Nested, ...], kwargs: Options) -> Options:

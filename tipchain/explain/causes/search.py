@@ -486,7 +486,7 @@ def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
     if verdict.nan or not trials.base.ops or not piece.record:
         return _unknown(verdict, tried, share)
     shown = show(piece, trials.walk)
-    return replace(shown, evidence=f"{verdict.reason}; {shown.evidence}; {tried}", explained=share)
+    return replace(shown, evidence=f"{verdict.reason}; {tried}", explained=share)
 
 
 def _unknown(verdict: LayerVerdict, evidence: str, share: float | None) -> Diagnosis:

@@ -423,15 +423,24 @@ class Walk:
         least = SAME_SINGLE * max((rms(one) for one in ours.values()), default=0.0)
 
         def alike(key: int, number: int) -> bool:
-            shape = numpy_of(self.ops.values[key]).shape
-            expected = ours.get(number, np.zeros(self.values[number].shape))
-            actual = theirs.get(key, np.zeros(shape))
-            fitting = arranged(expected, shape, flat=True)
+            value = self.values[number]
+            actual = theirs.get(key, np.zeros(value.size))
+            expected = ours.get(number, np.zeros(value.shape))
+            fitting = arranged(expected, actual.shape, flat=True)
             return any(distance(one, actual) <= max(least, ROUGH * rms(expected)) for one in fitting)
 
-        for op in reversed(self.ops):
-            for key in op.made:
-                found = [number for number in self.matched[key] if self.values[number] is not None]
+        # A tensor that is only arranged has a share of the gradient of what it was.
+        computed = (op for op in reversed(self.ops) if op.name not in LAYOUT)
+        for op in computed:
+            for key in self.ops.watched.intersection(op.made):
+                size = self.ops.values[key].size
+                found = [
+                    number
+                    for number in self.steps.watched.intersection(self.matched[key])
+                    if self.values[number].size == size and self.makers[number].name not in LAYOUT
+                ]
+                if not found:
+                    continue
                 calls = (
                     self.consumers.get(key, []),
                     [step for one in found for step in self.steps.consumers.get(one, [])],
@@ -576,7 +585,7 @@ def show(piece: Piece, walk: Walk) -> Diagnosis:
         code="parting",
         port_path=path,
         message=f"{shown_path(path)}: {statements}",
-        evidence="all that both make before is equal",
+        evidence="",
         fix=fix,
         place=places[0],
         reference_place=places[1],
