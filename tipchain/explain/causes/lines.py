@@ -7,7 +7,7 @@ import linecache
 import os
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
@@ -310,27 +310,20 @@ def at_line(file: str, line: int) -> Frame | None:
 
 
 def only_unlike(mine: Iterable[Code], others: Iterable[Code]) -> tuple[Frame, Frame] | None:
-    """Return the only statement of some functions that reads otherwise than its counterpart, and that one; else None."""
+    """Return the only statement of some functions that reads otherwise than its counterpart, and that one.
+
+    None where there are none, or several, or some of the others' functions have no namesake.
+    """
     mine, others = list(mine), list(dict.fromkeys(others))
+    if not all(namesake(one, mine) for one in others):  # then what differs may stand there
+        return None
     same = [code for one in others if (code := namesake(one, mine))]
     frames, other_frames = (
         [_frame(code, one.line, one) for code in each for one in _body(code)] for each in (same, others)
     )
-    return only_pair_unlike(frames, other_frames, mine, others)
-
-
-def only_pair_unlike(
-    frames: Iterable[Frame], other_frames: Iterable[Frame], codes: Collection[Code], others: Collection[Code]
-) -> tuple[Frame, Frame] | None:
-    """Return the only pair of some statements of two programs that read otherwise.
-
-    None where there are none, or several, or some of the others' functions have no namesake.
-    """
-    if not all(namesake(one, codes) for one in others):  # then what differs may stand there
-        return None
     found: dict[object, tuple[Frame, Frame]] = {}
     for frame in other_frames:
-        if against := reads_otherwise(frame, codes):
+        if against := reads_otherwise(frame, mine):
             found.setdefault(against.statement, (against, frame))
     for frame in frames:
         if against := reads_otherwise(frame, others):

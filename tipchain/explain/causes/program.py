@@ -116,7 +116,7 @@ class Program(list[Op]):
         self._hooks: list[Any] = []
 
     def watch_gradient(self, number: int, tensor: Tensor, read: Callable[[Tensor], Array]) -> None:
-        """Keep the gradient that a tensor will get, if it gets one."""
+        """Keep the gradient of a tensor, once backward is run."""
         gradients = self.gradients  # a hook that held the program would keep it alive for good
 
         def keep(gradient: Tensor) -> None:
@@ -301,8 +301,8 @@ class Tap:
         """Watch Paddle's functions, its tensors' methods, and the calls of the layers that are ``atomic``."""
         tensor = type(self.paddle.to_tensor(0.0))
         functional = self.paddle.nn.functional
-        listed = {*self.paddle.__all__, *self.paddle.tensor.tensor_method_func, *BESIDE} - UNWATCHED
-        names = {one.rstrip("_") for one in dir(functional) if one[0] != "_"} | listed
+        names = {one.rstrip("_") for one in dir(functional) if one[0] != "_"}
+        names |= {*self.paddle.__all__, *self.paddle.tensor.tensor_method_func, *BESIDE}
         with self._undo:
             for holder in (functional, self.paddle, tensor, self.paddle.signal):
                 for name in sorted({*names, *(f"{one}_" for one in names)} - UNWATCHED):

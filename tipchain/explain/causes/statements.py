@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from enum import Enum
 from inspect import CO_VARARGS, CO_VARKEYWORDS, ismodule
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.core.blame import is_users
-from tipchain.explain.causes.lines import SPELLINGS, Statement, last_name, statement_of
+from tipchain.explain.causes.lines import SPELLINGS, Statement, last_name, likeness, statement_of
 from tipchain.explain.causes.walk import glimpse
 from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.explain.locate.differences import MOST_AXES, distance, relative, relative_arranged, rms
@@ -640,7 +639,7 @@ def _mend(
 
 
 def _likeness(one: CodeStep, other: CodeStep) -> float:
-    return (one.name == other.name) + SequenceMatcher(None, one.statement.text, other.statement.text).ratio()
+    return (one.name == other.name) + likeness(one.statement.text, other.statement.text)
 
 
 def _equal(one: Nested, other: Nested) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import permutations, zip_longest
 from typing import NamedTuple
 
@@ -263,22 +264,6 @@ class Walk:
             return None
         return [args[0]] if op.written is not None else self.piece.tensors(result)
 
-    def leads(self, key: int, new: Tensor, later: Iterable[Op], parting: Parting) -> bool:
-        """Tell whether later calls make of a tensor what the reference has at a parting."""
-        more = {key: new}
-        for op in later:
-            if more.keys() & self.given(op).keys():
-                results = self.redone(op, more)
-                if results is None:
-                    return False
-                more |= zip(self.made(op), results, strict=False)
-        made = more.get(parting.key)
-        return (
-            made is not None
-            and list(made.shape) == list(parting.new.shape)
-            and self._same(numpy_of(parting.new), numpy_of(made))
-        )
-
     def _counterpart(
         self, op: Op, key: int, old: Tensor, array: Array, *, leaf: bool = False
     ) -> tuple[int, object] | None:
@@ -430,8 +415,7 @@ class Walk:
             return any(distance(one, actual) <= max(least, ROUGH * rms(expected)) for one in fitting)
 
         # A tensor that is only arranged has a share of the gradient of what it was.
-        computed = (op for op in reversed(self.ops) if op.name not in LAYOUT)
-        for op in computed:
+        for op in (one for one in reversed(self.ops) if one.name not in LAYOUT):
             for key in self.ops.watched.intersection(op.made):
                 size = self.ops.values[key].size
                 found = [
@@ -439,8 +423,6 @@ class Walk:
                     for number in self.steps.watched.intersection(self.matched[key])
                     if self.values[number].size == size and self.makers[number].name not in LAYOUT
                 ]
-                if not found:
-                    continue
                 calls = (
                     self.consumers.get(key, []),
                     [step for one in found for step in self.steps.consumers.get(one, [])],
@@ -468,10 +450,8 @@ class Walk:
 
     def _laid_alike(self, one: Array, other: Array) -> bool:
         """Tell whether two arrays of the same values have them in the same places, whatever the order of axes."""
-        if one.shape == other.shape:
-            return self._same(one, other)
-        fitting = arranged(one, other.shape) if sorted(one.shape) == sorted(other.shape) else ()
-        return not fitting or any(self._same(each, other) for each in fitting)
+        merged = sorted(one.shape) != sorted(other.shape)  # or cut: no order of axes tells more
+        return merged or any(self._same(each, other) for each in arranged(one, other.shape))
 
     def _arranged_from(self, number: int) -> set[int]:
         """Return the reference's tensors of which one is another arrangement."""
@@ -483,15 +463,20 @@ class Walk:
         """Tell whether two calls are given a tensor that both programs have, or none at all."""
         return any(set(self.matched[key]) & set(step.given) for key in self.given(op)) or not (op.given or step.given)
 
+    @cached_property
+    def only_unlike(self) -> tuple[Frame, Frame] | None:
+        """The only statement of the port that reads otherwise than the reference's, and that one; None where there are several, or none."""
+        mine, others = (codes_of(frame for one in calls for frame in one.frames) for calls in (self.ops, self.steps))
+        return only_unlike([*mine, *forwards(self.piece.port)], others)
+
     def statements(self, op: Op, step: Op) -> tuple[Frame, Frame]:
         """Return the port's statement and the reference's where a call of each part.
 
         Of code that is written alike but for one statement, it is that. Where they call other functions, it is the port's
         statement that reads most like the reference's: that of the call, or of those that made what both calls are given.
         """
-        mine, others = (codes_of(frame for one in calls for frame in one.frames) for calls in (self.ops, self.steps))
-        if apart := only_unlike([*mine, *forwards(self.piece.port)], others):
-            return apart
+        if self.only_unlike is not None:
+            return self.only_unlike
         here, there = innermost(op.frames), innermost(step.frames)
         shared = [key for key in (*op.made, *self.given(op)) if set(self.matched[key]) & set(step.given)]
         key, number, _ = self._unlike(op, step)
@@ -593,7 +578,7 @@ def show(piece: Piece, walk: Walk) -> Diagnosis:
 
 
 MOST_SHOWN = 4
-"""Calls behind the first, and values of a tensor, that are shown."""
+"""Values of a tensor that are shown of many."""
 
 
 MOST_WHOLE = 12
