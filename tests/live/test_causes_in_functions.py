@@ -64,8 +64,8 @@ def attended(x, mask):
             of_tokens,
             causal,
             lambda x, mask: attended(x, mask.unsqueeze([1, 2])),
-            "parting scaled_dot_product_attention",
-            "the port's `scaled_dot_product_attention(attn_mask=…)`",
+            "parting unsqueeze",
+            "makes [1, 1, 1, 0, 0, 1, 1, 1, 1, 0] (2x1x1x5)",
         ),
     ],
 )

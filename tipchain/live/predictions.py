@@ -15,6 +15,7 @@ import numpy as np
 
 from tipchain.core.blame import blame, placed
 from tipchain.errors import Outcome
+from tipchain.explain.causes.apart import glimpse
 from tipchain.explain.causes.code import (
     CodePair,
     Leaf,
@@ -29,7 +30,6 @@ from tipchain.explain.causes.code import (
 from tipchain.explain.causes.data_sources import call_with_raw
 from tipchain.explain.causes.losses import open_fields
 from tipchain.explain.causes.statements import CodeRun, Edit
-from tipchain.explain.causes.walk import glimpse
 from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck
 from tipchain.explain.locate.differences import distance
 from tipchain.explain.locate.trace import put_back, take_out

@@ -34,7 +34,7 @@ from tipchain.numbers.dumps import load_record, meta_path, save_record
 from tipchain.numbers.verdicts import Verdict, write_diff_log
 from tipchain.parity.case import SIDES, Case
 from tipchain.parity.recorder import RecordingJob, RecordingSide, listen
-from tipchain.parity.stages.judging import BENCHMARK, Judged, Rules, foreign, judge_stage, unjudged
+from tipchain.parity.stages.judging import BENCHMARK, Judged, Rules, foreign, judge_stage, leaves_unknown, unjudged
 from tipchain.parity.weights import GivenInputs, Prepared, prepare
 from tipchain.report.model import RunReport, dump_report
 
@@ -253,7 +253,13 @@ STAGE_SECONDS = ".stage_seconds.json"
 
 
 def run_case(
-    request: AlignRequest, out: Path, *, where: JsonObject, stream: TextIO | None = None, quiet: bool = False
+    request: AlignRequest,
+    out: Path,
+    *,
+    where: JsonObject,
+    stream: TextIO | None = None,
+    quiet: bool = False,
+    spare: Callable[[int], None] = lambda _: None,
 ) -> RunReport:
     """Run the stages, write down each of them as it is judged, and report; an interruption ends the run, not the report.
 
@@ -263,6 +269,7 @@ def run_case(
         where: the machine and the commit, for the report.
         stream: where each stage is printed; None for nowhere.
         quiet: do not say how far it is.
+        spare: called with the size of a model's weights in bytes when a core has nothing more to record.
 
     Raises:
         MissingFrameworkError: a framework is absent or lacks the device.
@@ -282,7 +289,7 @@ def run_case(
                 scribe.stage(judgement)
 
         try:
-            align(request, listen, progress)
+            align(request, listen, progress, spare)
         except MissingFrameworkError as error:
             append(out / "alignment.log", "".join(f"# {line}\n" for line in f"error: {error}".splitlines()))
             raise
@@ -401,9 +408,14 @@ class _Scribe:
 
 
 def align(
-    request: AlignRequest, listener: Callable[[Judged], None] = lambda _: None, progress: Progress | None = None
+    request: AlignRequest,
+    listener: Callable[[Judged], None] = lambda _: None,
+    progress: Progress | None = None,
+    spare: Callable[[int], None] = lambda _: None,
 ) -> list[Judged]:
     """Record, compare and judge; ``listener`` hears of each stage as soon as it is judged.
+
+    ``spare`` is called with the size of a model's weights in bytes when a core has nothing more to record.
 
     Raises:
         MissingFrameworkError: a framework is absent or lacks the device.
@@ -413,6 +425,8 @@ def align(
     pending, judged = list(request.stages), list[Judged]()
     sides: list[RecordingSide] = []
     cache: ReferenceCache | None = None
+    full: RecordingJob | None = None
+    cores = len(os.sched_getaffinity(0))
 
     def tell(judgement: Judged) -> None:
         pending.remove(judgement.stage)
@@ -421,11 +435,7 @@ def align(
 
     request.folder.mkdir(parents=True, exist_ok=True)
     adopt_dumps(request.dumps, request.stages, request.folder)
-    benchmark = request.case.train.benchmark
-    if benchmark is not None and "train" in request.stages and "torch" not in request.dumps:
-        arrays = {key: np.array([value], dtype=np.float32) for key, value in benchmark.items()}
-        meta = {"side": BENCHMARK, "stage": "train", "details": {"source": "published, from the case"}}
-        save_record(request.folder / dump_name("train", "torch"), arrays, meta=meta)
+    _write_published(request)
     try:
         if request.recorded_sides:
             progress.stage("preparing inputs and weights")
@@ -443,7 +453,7 @@ def align(
             at = commit(request.case.root)
             # The port begins before anybody looks for what torch has recorded before.
             for side in sorted(request.recorded_sides, key=SIDES.index, reverse=True) if pending else ():
-                job = _job(request, prepared, pending, side, at)
+                job = full = _job(request, prepared, pending, side, at)
                 if side == "torch":
                     job, cache = _spare(request, job, pending, since)
                 sides.insert(0, RecordingSide(job, pending, request.timeout_s))
@@ -451,11 +461,21 @@ def align(
             ready = [stage for stage in pending if all(stage in one.ended for one in sides)]
             for stage in ready:
                 judgement = _judge(request, stage, sides, rules)
+                if (
+                    full and not full.noise and leaves_unknown(judgement)
+                ):  # torch is asked for more once it has done the rest
+                    if sides[0].finished:
+                        full = replace(full, stages=(stage,), noise=True, since=since if cache else 0.0)
+                        sides[0] = sides[0].again(full, request.timeout_s)
+                    ready = []
+                    continue
                 if cache:
                     cache.keep(judgement, sides[0].marks.get(stage), request.folder)
                     if stage == next(iter(cache.served), ""):
                         judgement = replace(judgement, notes=(*judgement.notes, cache.note()))
                 tell(judgement)
+            if cores > sum(not one.finished for one in sides):
+                spare(_weights_size(sides))
             if pending and not ready:
                 show_recording(progress, request.stages, sides)
                 listen(sides)
@@ -463,6 +483,20 @@ def align(
         for one in sides:
             one.stop()
     return judged
+
+
+def _write_published(request: AlignRequest) -> None:
+    """Write the numbers that a case's training is held to as torch's dump, where it has such."""
+    benchmark = request.case.train.benchmark
+    if benchmark is not None and "train" in request.stages and "torch" not in request.dumps:
+        arrays = {key: np.array([value], dtype=np.float32) for key, value in benchmark.items()}
+        meta = {"side": BENCHMARK, "stage": "train", "details": {"source": "published, from the case"}}
+        save_record(request.folder / dump_name("train", "torch"), arrays, meta=meta)
+
+
+def _weights_size(sides: Sequence[RecordingSide]) -> int:
+    files = {Path(one.weights) for side in sides for one in side.job.needs.values() if one.weights}
+    return max((one.stat().st_size for one in files if one.is_file()), default=0)
 
 
 def show_recording(progress: Progress, stages: Sequence[str], sides: Sequence[RecordingSide]) -> None:

@@ -71,7 +71,7 @@ def compare_curves(reference: Array, port: Array, runs: Array, factor: float) ->
     Args:
         reference: losses of the unperturbed run, ``[steps]``, all finite.
         port: the port's, ``[steps]``.
-        runs: losses of the perturbed runs, ``[runs, steps]``.
+        runs: losses of the perturbed runs, ``[runs, steps]``; of none the envelope is the least one.
         factor: how many times the bounds a loss may be away.
     """
     left, right = np.asarray(reference, np.float64), np.asarray(port, np.float64)
@@ -80,7 +80,7 @@ def compare_curves(reference: Array, port: Array, runs: Array, factor: float) ->
         np.nan_to_num(np.abs(one - left), nan=np.inf, posinf=np.inf) for one in (np.asarray(runs, np.float64), right)
     )
     floor = FLOOR_ULPS * np.finfo(np.float32).eps * np.abs(left)
-    limits = np.maximum(np.maximum.accumulate(drifts.max(axis=0)), floor)
+    limits = np.maximum(np.maximum.accumulate(drifts.max(axis=0, initial=0.0)), floor)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(apart > 0, apart / limits, 0.0)
     ratios = np.where(np.isinf(apart), np.inf, ratios)

@@ -66,7 +66,7 @@ class RecordingJob:
         seeds: trainings from other seeds.
         folder: where dumps go.
         needs: what was prepared, by stage.
-        noise: record with torch's gradients how far rounding moves them.
+        noise: record with torch's gradients and losses how far rounding moves them.
         since: when the run began, seconds since the epoch, to tell of each stage what files it rests on; 0 for no.
     """
 
@@ -278,6 +278,14 @@ class RecordingSide:
                     self.left.remove(event["stage"])
                     self.ended[event["stage"]] = None if event["ok"] else event["message"]
                     self.marks[event["stage"]] = event.get("marks")
+
+    def again(self, job: RecordingJob, timeout_s: float | None) -> RecordingSide:
+        """Return the side with the stages of another job recorded once more."""
+        self.stop()
+        other = RecordingSide(job, (), timeout_s)
+        other.ended = {stage: told for stage, told in self.ended.items() if stage not in job.stages}
+        other.marks = self.marks
+        return other
 
     def stop(self) -> None:
         """End the process and all it started; one that has done its work may end by itself."""

@@ -11,8 +11,8 @@ from typing import Any, TypeGuard, TypeVar
 import numpy as np
 
 from tipchain.core.blame import users_fault
+from tipchain.explain.causes.apart import glimpse
 from tipchain.explain.causes.statements import CodeRun, Edit, explain_parting, kind_of
-from tipchain.explain.causes.walk import glimpse
 from tipchain.explain.findings import Diagnosis, of_piece
 from tipchain.explain.locate.differences import rms
 from tipchain.framework_types import Array

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tipchain.explain.causes.apart import Apart
 from tipchain.explain.causes.hypotheses import (
     Hypothesis,
     Lines,
@@ -248,7 +249,7 @@ def _slots(op: Op) -> list[tuple[int | str, str, object]]:
 def spelled(step: Op, walk: Walk) -> dict[str, object]:
     """Return the reference's settings under Paddle's names, numbers that were given one by one as a list."""
     settings = {name: one for name, one in step.kwargs.items() if name not in ASIDE}
-    rank = next((held.ndim for held in (walk.values[one] for one in step.given) if held is not None), 0)
+    rank = next((held.ndim for held in (walk.steps.values[one] for one in step.given) if held is not None), 0)
     if step.said in SIZES:
         numbers = [one for name, one in settings.items() if name.isdigit() and isinstance(one, int)]
         if numbers:
@@ -432,7 +433,7 @@ def _other_turns(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         step, given = walk.partner(op), list(walk.given(op))
         if step is None or len(given) != 1 or len(step.given) != 1 or not walk.matched[given[0]]:
             continue
-        wanted = walk.values[step.given[0]]
+        wanted = walk.steps.values[step.given[0]]
         if step.given[0] in walk.matched[given[0]] or wanted is None or wanted.shape != tuple(op.args[0].shape):
             continue
         key = walk.key_of(step.given[0])
@@ -513,7 +514,7 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
         given.append(walk.number_of(one.op, one.op.args[places[0]]))
     step, key, takers = extra[0], given[0], [one.op for one in group]
     maker = walk.makers_of.get(key) if key is not None and all(one in takers for one in walk.consumers[key]) else None
-    statement, _ = walk.statements(op, step)
+    statement, _ = Apart(walk).statements(op, step)
     own = maker is not None and maker.place not in ("", op.place)
     behind = maker if maker and own and statement in maker.frames and statement not in op.frames else None
     numbers = [value for value in step.kwargs.values() if _kind(value) == "number"]
@@ -533,7 +534,7 @@ def _missing_behind(group: Sequence[Parting], piece: Piece, walk: Walk) -> Itera
             return
         acts[one.op.number] = constant(made)
     op, step = group[0].op, group[0].step
-    statement, _ = walk.statements(op, step)
+    statement, _ = Apart(walk).statements(op, step)
     yield _lacking(group, step, acts, ("after", op), statement, piece)
 
 
@@ -652,7 +653,7 @@ def _done(step: Op, piece: Piece, walk: Walk) -> Tensor:
         made = function(*tensors, *numbers, **settings) if len(tensors) == len(step.given) else None
     except Exception:  # noqa: BLE001  (Paddle may write this function otherwise: then it is not said)
         return None
-    if made is None or not piece.is_tensor(made) or step.made[0] not in walk.find(numpy_of(made)):
+    if made is None or not piece.is_tensor(made) or step.made[0] not in walk.values.find(numpy_of(made)):
         return None
     return made
 
@@ -757,8 +758,9 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     groups = alike(walk.partings)
     if not groups:
         return
-    op, step = walk.first_apart(proved=True)
-    apart, (kind, unused), count = walk.told_apart(op, step), _left_unused(piece, walk), len(walk.partings)
+    parted = Apart(walk)
+    op, step = parted.first(proved=True)
+    apart, (kind, unused), count = parted.told(op, step), _left_unused(piece, walk), len(walk.partings)
     beside = f"{len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""
     made = walk.partings[0].op
     there = "tensor there" if made is op else f"tensor as the result of {called(made)}{place_of(made, piece)}"
@@ -786,6 +788,6 @@ def _left_unused(piece: Piece, walk: Walk) -> tuple[str, str]:
     used = {id(one) for op in walk.ops for one in (*piece.tensors((op.args, op.kwargs)), op.written)}
     given = {number for one in theirs for number in one.given}
     for name, tensor in own_tensors(piece):
-        if id(tensor) not in used and given & set(walk.find(numpy_of(tensor))) and "float" in str(tensor.dtype):
+        if id(tensor) not in used and given & set(walk.values.find(numpy_of(tensor))) and "float" in str(tensor.dtype):
             return "operand", f"its `{name}` is not used, the reference's is"
     return "parting", ""

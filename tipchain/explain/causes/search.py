@@ -13,6 +13,7 @@ import numpy as np
 
 from tipchain.core.language import listed
 from tipchain.core.progress import Pace
+from tipchain.explain.causes.apart import show
 from tipchain.explain.causes.edits import alike, by_substitution, cut_gradients, edits, other_layers
 from tipchain.explain.causes.hypotheses import (
     Hypothesis,
@@ -29,7 +30,7 @@ from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.program import LAYER, has_own_backward
 from tipchain.explain.causes.settings import by_findings, by_meaning
 from tipchain.explain.causes.tensors import by_constants, by_tensors
-from tipchain.explain.causes.walk import Parting, Walk, acts_of, show
+from tipchain.explain.causes.walk import Parting, Walk, acts_of
 from tipchain.explain.findings import Diagnosis, SourceLine, shown_path, source_of
 from tipchain.explain.locate.between_layers import enlarge, holds
 from tipchain.explain.locate.locate import Located

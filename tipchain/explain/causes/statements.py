@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from tipchain.core.blame import is_users
+from tipchain.explain.causes.apart import glimpse
 from tipchain.explain.causes.lines import SPELLINGS, Statement, last_name, likeness, statement_of
-from tipchain.explain.causes.walk import glimpse
 from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.explain.locate.differences import MOST_AXES, distance, relative, relative_arranged, rms
 from tipchain.framework_types import Array, Nested

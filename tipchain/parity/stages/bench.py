@@ -114,7 +114,7 @@ class Bench:
         train_data: folder of the training data.
         eval_data: folder of the evaluation data.
         epochs: epochs of the training stage.
-        noise: whether it is wanted how far rounding moves torch's gradients.
+        noise: whether it is wanted how far rounding moves torch's gradients and losses.
     """
 
     framework: Framework

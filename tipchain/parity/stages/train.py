@@ -16,7 +16,16 @@ from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.envelope import BLUNT, compare_curves
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import BatchLog, Bench, Recording, run_evaluation, split
-from tipchain.parity.stages.judging import BENCHMARK, Dumps, Judged, Rules, details, judge_batches, one_sided
+from tipchain.parity.stages.judging import (
+    BENCHMARK,
+    LEAST_ENVELOPE,
+    Dumps,
+    Judged,
+    Rules,
+    details,
+    judge_batches,
+    one_sided,
+)
 from tipchain.parity.stages.tensors import TensorFile
 
 # Training as a stage does it: seeded batches, one step after another, and the metrics at the end.
@@ -84,8 +93,8 @@ def record(bench: Bench) -> Recording:
     compared = np.array(paired.losses[: paired.compared])
     tensors: dict[str, Array] = {"loss": compared}
     if bench.framework.name == "torch":
-        runs = bench.case.train.envelope.runs
-        tensors["envelope"] = np.array([paired.rerun(number) for number in range(runs)])
+        runs = bench.case.train.envelope.runs if bench.noise else 0
+        tensors["envelope"] = np.array([paired.rerun(number) for number in range(runs)]).reshape(runs, len(compared))
     if bench.case.train.seeds > 1:
         # A seed decides on the samples' order, the same on both sides, and on the framework's own numbers: random layers are on.
         dataset = bench.dataset("train")
@@ -239,7 +248,7 @@ def _judge_tensors(dumps: Dumps, rules: Rules) -> Judged:
 
 def _judge_curve(left: Mapping[str, Array], right: Mapping[str, Array], factor: float) -> Verdict:
     reference, port, runs = left["loss"], right["loss"], left["envelope"]
-    if reference.ndim != 1 or runs.shape[1:] != reference.shape or not runs.size:
+    if reference.ndim != 1 or runs.shape[1:] != reference.shape or not reference.size:
         shapes = f"losses of shape {reference.shape}, runs of shape {runs.shape}"
         return Verdict(Outcome.ERROR, CURVE, f"the reference's file holds no envelope: {shapes}")
     if reference.shape != port.shape:
@@ -251,10 +260,11 @@ def _judge_curve(left: Mapping[str, Array], right: Mapping[str, Array], factor: 
     if not reference.any():
         return Verdict(Outcome.ERROR, CURVE, "proves nothing: the reference's losses are all zero")
     curve = compare_curves(reference, port, runs, factor)
+    envelope = f"the envelope of {len(runs)} runs" if len(runs) else LEAST_ENVELOPE
     if curve.outside is not None:
         step, worst = curve.outside, curve.worst
         text = (
-            f"leaves the envelope of {len(runs)} runs at step {step}: expected {reference[step]:.9g}, actual "
+            f"leaves {envelope} at step {step}: expected {reference[step]:.9g}, actual "
             f"{port[step]:.9g}, |difference| {curve.differences[step]:.3g} is {curve.ratios[step]:,.3g} times the envelope "
             f"{curve.bounds[step]:.3g}, allowed {factor:g}; worst at step {worst}: {curve.ratios[worst]:,.3g} times; "
             f"{WHERE[min(step, 2)].format(step - 1)}"
@@ -265,7 +275,7 @@ def _judge_curve(left: Mapping[str, Array], right: Mapping[str, Array], factor: 
         return Verdict(Outcome.ERROR, CURVE, f"proves nothing: {reason}")
     worst = curve.worst
     text = (
-        f"{curve.told} losses within {curve.ratios[worst]:.2g} times the envelope of {len(runs)} runs, allowed "
+        f"{curve.told} losses within {curve.ratios[worst]:.2g} times {envelope}, allowed "
         f"{factor:g}; furthest at step {worst}: |difference| {curve.differences[worst]:.3g}, envelope {curve.bounds[worst]:.3g}"
     )
     rest = len(curve.differences) - curve.told

@@ -1,0 +1,376 @@
+"""The first calls at which two programs part, and what is said of them: both statements, and the values that go in and come out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
+from itertools import zip_longest
+from typing import NamedTuple
+
+import numpy as np
+
+from tipchain.explain.causes.lines import Frame, codes_of, forwards, innermost, likeness, only_return, only_unlike
+from tipchain.explain.causes.piece import Piece
+from tipchain.explain.causes.program import LAYER, LAYOUT, Op, Program, has_own_backward, is_plain, numpy_of
+from tipchain.explain.causes.values import Values, arranged
+from tipchain.explain.causes.walk import Walk
+from tipchain.explain.findings import Diagnosis, shown_path, source_of
+from tipchain.explain.locate.differences import distance, rms
+from tipchain.framework_types import Array
+from tipchain.numbers.tolerance import ROUGH, SAME_SINGLE
+
+
+class ShownParting(NamedTuple):
+    """What is said of two calls that part: both with their values, what to do, and the statement of each side."""
+
+    said: str
+    fix: str
+    here: Frame
+    there: Frame
+
+
+class Apart:
+    """Two programs that were walked, and where one goes another way than the other."""
+
+    def __init__(self, walk: Walk) -> None:
+        self.walk, self.piece, self.ops, self.steps = walk, walk.piece, walk.ops, walk.steps
+        self.matched, self.makers, self.makers_of = walk.matched, walk.makers, walk.makers_of
+        self._akin: dict[int, set[int]] = {}
+        self._known = {one for found in self.matched.values() for one in found}
+
+    # Which tensors both programs have, whole or in parts.
+
+    @cached_property
+    def _ports(self) -> Values:
+        arrays = {key: numpy_of(self.ops.values[key]) for key in self.matched}
+        return Values(arrays, self.walk.tolerance)
+
+    def akin(self, key: int) -> set[int]:
+        """Return the reference's tensors that one of the port's is, or is a part of, or is put together of."""
+        if key not in self._akin:
+            maker, array = self.makers_of.get(key), self.ops.array(key)
+            self._akin[key] = set(self.matched[key])
+            if not self._akin[key] and maker is not None and array is not None:
+                self._akin[key] = self.walk.values.akin(array, picked=_selects(self.ops, maker))
+        return self._akin[key]
+
+    def has(self, number: int) -> bool:
+        """Tell whether the port has one of the reference's tensors, whole or in parts."""
+        if number not in self._known:
+            maker, array = self.makers.get(number), self.steps.array(number)
+            if maker is None or array is None or not self._ports.akin(array, picked=_selects(self.steps, maker)):
+                return False
+            self._known.add(number)
+        return True
+
+    # The first calls that part.
+
+    def first(self, *, proved: bool) -> tuple[Op, Op]:
+        """Return the first call of each program whose result the other lacks.
+
+        If it is ``proved`` that the error comes from the partings, of those that these rest on, else that the end rests on.
+        """
+        partings = self.walk.partings if proved else []
+        ends = (
+            {one.key for one in partings if not self.akin(one.key)},
+            {number for one in partings for number in one.step.made if not self.has(number)},
+        )
+        theirs = _frontier(self.ops, ends[0], lambda key: not self.akin(key))
+        ours = _frontier(self.steps, ends[1], lambda number: not self.has(number)) or self.steps[-1:]
+        theirs = theirs or self._ends() or self.ops[:1]
+        # What a call makes may equal what it is given: then another operand of it is what differs.
+        idle = [
+            maker
+            for op in theirs
+            for key in op.given
+            if (maker := self.makers_of.get(key)) is not None and _changes_nothing(self.ops, maker)
+        ]
+        lacking = [step for step in self.steps if step.made and not any(map(self.has, step.made))]
+        for steps in (ours, lacking):  # else what stands opposite rests on what the port lacks, too
+            pairs = [(op, step, self._common(op, step)) for step in steps for op in (*theirs, *idle)]
+            op, step, common = max(pairs, key=lambda one: one[2], default=(theirs[0], ours[0], 0))
+            if common:
+                break
+        for _ in self.ops:  # back to where the port makes otherwise what it hands on
+            key, number, back = self._unlike(op, step)
+            if not back or (key not in self.makers_of and number not in self.makers):
+                break
+            op, step = self.makers_of.get(key, op), self.makers.get(number, step)
+        return op, step
+
+    def _ends(self) -> list[Op]:
+        """Return the port's calls behind which the reference goes on."""
+        wanted = self.piece.truth.outputs
+        return [
+            op
+            for op in self.ops
+            for key in op.made
+            if key not in self.ops.consumers and not any(self._equal(one, self.ops.array(key)) for one in wanted)
+        ]
+
+    def _equal(self, one: Array, other: Array | None) -> bool:
+        return other is not None and one.size == other.size and self.walk.values.same(one, other)
+
+    def of_gradients(self) -> tuple[Op, Op] | None:
+        """Return the first calls of the last tensor that both programs have with other gradients; None where there is none."""
+        ours, theirs = self.steps.gradients, self.ops.gradients
+        least = SAME_SINGLE * max((rms(one) for one in ours.values()), default=0.0)
+
+        def alike(key: int, number: int) -> bool:
+            value = self.steps.values[number]
+            actual = theirs.get(key, np.zeros(value.size))
+            expected = ours.get(number, np.zeros(value.shape))
+            fitting = arranged(expected, actual.shape, flat=True)
+            return any(distance(one, actual) <= max(least, ROUGH * rms(expected)) for one in fitting)
+
+        # A tensor that is only arranged has a share of the gradient of what it was.
+        for op in (one for one in reversed(self.ops) if one.name not in LAYOUT):
+            for key in self.ops.watched.intersection(op.made):
+                size = self.ops.values[key].size
+                found = [
+                    number
+                    for number in self.steps.watched.intersection(self.matched[key])
+                    if self.steps.values[number].size == size and self.makers[number].name not in LAYOUT
+                ]
+                calls = (
+                    self.ops.consumers.get(key, []),
+                    [step for one in found for step in self.steps.consumers.get(one, [])],
+                )
+                if all(calls) and not any(alike(key, number) for number in found):
+                    return calls[0][0], calls[1][0]
+        return None
+
+    def _unlike(self, op: Op, step: Op) -> tuple[int, int, bool]:
+        """Return the first tensors that two calls of one function are given in one place and that differ.
+
+        The last of the three tells whether it is their makers that part; the first two are -1 where there are none.
+        """
+        for key, number in self._operands(op, step):
+            found, value = set(self.matched[key]), self.steps.values[number]
+            if value is None or (not found and (key not in self.makers_of or self.akin(key))):
+                continue
+            if number in found:
+                back = not self._laid_alike(value.squeeze(), numpy_of(self.ops.values[key]).squeeze())
+            else:
+                back = (
+                    not found or bool(found & self._arranged_from(number)) or self._is_made_otherwise(key, number, step)
+                )
+            if back or (number not in found and self.walk.key_of(number) is not None):
+                return key, number, back
+        return -1, -1, False
+
+    def _operands(self, op: Op, step: Op) -> list[tuple[int, int]]:
+        """Return the tensors that two calls are given in one place; of calls of different functions the only ones that differ."""
+        if op.name == step.name:
+            return list(zip(op.given, step.given, strict=False))
+        keys = [key for key in op.given if not self.akin(key) & {*step.given}]
+        numbers = [number for number in step.given if not any(number in self.akin(key) for key in op.given)]
+        return [(keys[0], numbers[0])] if len(keys) == len(numbers) == 1 < len(op.given) else []
+
+    def _is_made_otherwise(self, key: int, number: int, step: Op) -> bool:
+        """Tell whether the statement that makes what the port hands on is another one than the reference's.
+
+        Either the port lacks what the reference hands on, and nothing else uses what it has in its place, or the reference goes on
+        from that in a statement before. Or what the reference hands on is on the port's way to it, within a statement.
+        """
+        maker = self.makers.get(number)
+        wanted = self.walk.key_of(number)
+        if wanted is not None:
+            places = {
+                innermost(one.frames)
+                for one in (self.makers_of.get(wanted), *self.ops.consumers.get(wanted, ()))
+                if one
+            }
+            return len(places) == 1 and self.walk.rests(key, wanted)
+        if maker is None or self.has(number):
+            return False
+        if len(self.ops.consumers.get(key, ())) == 1:
+            return True
+        behind = self.steps.with_makers([maker], lambda one, _: not self.has(one))
+        goes_on = any(one in self.matched[key] for each in behind for one in each.given)
+        return goes_on and innermost(maker.frames) != innermost(step.frames)
+
+    def _laid_alike(self, one: Array, other: Array) -> bool:
+        """Tell whether two arrays of the same values have them in the same places, whatever the order of axes."""
+        merged = sorted(one.shape) != sorted(other.shape)  # or cut: no order of axes tells more
+        return merged or any(self.walk.values.same(each, other) for each in arranged(one, other.shape))
+
+    def _arranged_from(self, number: int) -> set[int]:
+        """Return the reference's tensors of which one is another arrangement."""
+        maker = self.makers.get(number)
+        steps = self.steps.with_layout([maker]) if maker is not None and maker.name in LAYOUT else []
+        return {one for step in steps for one in step.given}
+
+    def _common(self, op: Op, step: Op) -> int:
+        """Return how much two calls have in common: the function, and a tensor that both are given."""
+        alike = any(self.akin(key) & {*step.given} for key in self.walk.given(op)) or not (op.given or step.given)
+        same = op.name == step.name and (op.name != LAYER or self.piece.partners.get(op.path) == step.said)
+        return same + alike
+
+    # Their statements, and what is said of them.
+
+    @cached_property
+    def only_unlike(self) -> tuple[Frame, Frame] | None:
+        """The only statement of the port that reads otherwise than the reference's, and that one; None where there are several, or none."""
+        mine, others = (codes_of(frame for one in calls for frame in one.frames) for calls in (self.ops, self.steps))
+        return only_unlike([*mine, *forwards(self.piece.port)], others)
+
+    def statements(self, op: Op, step: Op) -> tuple[Frame, Frame]:
+        """Return the port's statement and the reference's where a call of each part.
+
+        Of code that is written alike but for one statement, it is that. Where they call other functions, it is the port's
+        statement that reads most like the reference's: that of the call, or of those that made what both calls are given.
+        """
+        if self.only_unlike is not None:
+            return self.only_unlike
+        here, there = innermost(op.frames), innermost(step.frames)
+        shared = [key for key in (*op.made, *self.walk.given(op)) if set(self.matched[key]) & set(step.given)]
+        key, number, _ = self._unlike(op, step)
+        if key >= 0:
+            wanted = self.walk.key_of(number)
+            other = next((one for one in self.matched[key] if one in self.makers), -1)
+            right = [
+                one
+                for one in self.ops.consumers.get(-1 if wanted is None else wanted, ())
+                if all(map(self.akin, one.made))
+            ]
+            others = [one for one in self.steps.consumers.get(other, ()) if all(map(self.has, one.made))]
+            return _handed_on(self.ops, op, key, right), _handed_on(self.steps, step, number, others)
+        if op.name == step.name or not shared:
+            return here, there
+        made = [self.makers_of[key].frames for key in shared if key in self.makers_of]
+        makers = [next((one for one in each if one.code == here.code), innermost(each)) for each in made]
+        return max([here, *makers], key=lambda one: likeness(one.reading, there.reading)), there
+
+    def told(self, op: Op, step: Op) -> ShownParting:
+        """Return what is said of two calls that part, what to do, and where."""
+        here, there = self.statements(op, step)
+        mine = f"{here.place} (`{here.line}`)" if here.place else f"`{op.name}`"
+        other = f"{there.place}: `{there.line}`" if there.place else f"`{step.said}`"
+        said = f"the port's {self.statement(op)}; the reference's {self.statement(step)}"
+        return ShownParting(said, f"do at {mine} what the reference does at {other}", here, there)
+
+    def statement(self, call: Op) -> str:
+        """Write a call, where it stands, and the values that go in and come out."""
+        ports = call.function is not None
+        program, numbers = (self.ops, self.walk.given(call)) if ports else (self.steps, call.given)
+        given, made = (
+            ", ".join(glimpse(array) for one in each if (array := program.array(one)) is not None)
+            for each in (numbers, call.made)
+        )
+        settings = {key: one for key, one in call.kwargs.items() if one is not None and is_plain(one)}
+        named = {key: one for key, one in settings.items() if not key.isdigit() and key[0] != "_"}
+        told = ", ".join(f"{key}={one}" for key, one in (dict.fromkeys(call.named, "…") | named).items())
+        where = f" at {call.place}" if call.place else ""
+        return f"`{call.said}({told})`{where} makes {made}{f' of {given}' if given else ''}"
+
+
+def _handed_on(program: Program, call: Op, number: int, others: Sequence[Op]) -> Frame:
+    """Return the statement that hands a tensor on to a call, in the innermost function that it shares with the tensor's maker.
+
+    Or with one of the ``others``, which are right and use the tensor that should stand there.
+    """
+    maker = program.makers.get(number)
+    while maker is not None and maker.name in LAYOUT and maker.given[:1] and maker.given[0] in program.makers:
+        maker = program.makers[maker.given[0]]
+    return max((_branch(call, one) for one in (maker, *others)), key=lambda one: one[0])[1]
+
+
+def _branch(call: Op, other: Op | None) -> tuple[int, Frame]:
+    """Return how many functions two calls are in together, and the first one's statement in the last of them."""
+    outwards = zip_longest(reversed(call.frames), reversed(other.frames if other is not None else ()))
+    for depth, (one, two) in enumerate(outwards):
+        if one is not None and one != two:
+            return (depth if two is not None and one.code == two.code else 0), one
+    return 0, innermost(call.frames)
+
+
+def _frontier(program: Program, ends: Collection[int], lacking: Callable[[int], bool]) -> list[Op]:
+    """Return the calls that make of what both programs have the first tensors that the other lacks.
+
+    Args:
+        program: one side's calls.
+        ends: the tensors that rest on them; where there are none, all that no call is given.
+        lacking: tells of a tensor whether the other program lacks it.
+    """
+    made = [number for op in program for number in op.made]
+    left = [
+        number for number in made if (number in ends if ends else number not in program.consumers and lacking(number))
+    ]
+    found, seen = list[Op](), set[int]()
+    while left:
+        op = program.makers[left.pop()]
+        if op.number in seen:
+            continue
+        seen.add(op.number)
+        before = [
+            one
+            for one in op.given
+            if lacking(one) and one not in op.made and one in program.makers and program.makers[one].frames
+        ]
+        left += before
+        found += [] if before else [op]
+    return sorted(found, key=lambda one: one.number)
+
+
+def _arrays(program: Program, numbers: Collection[int]) -> Iterator[Array]:
+    yield from (array for one in numbers if (array := program.array(one)) is not None)
+
+
+def _selects(program: Program, call: Op) -> bool:
+    """Tell whether all that a call makes stands in what it is given: it picks, joins or moves, and computes nothing."""
+    given = [one.reshape(-1) for one in _arrays(program, call.given)]
+    return bool(given) and all(np.isin(one, np.concatenate(given)).all() for one in _arrays(program, call.made))
+
+
+def _changes_nothing(program: Program, call: Op) -> bool:
+    """Tell whether a call of several tensors makes what one of them is."""
+    made = [*_arrays(program, call.made)]
+    given = [*_arrays(program, call.given)]
+    return len(made) == 1 and len(given) > 1 and any(np.array_equal(one, made[0]) for one in given)
+
+
+def show(piece: Piece, walk: Walk) -> Diagnosis:
+    """Show both statements at which two programs part, with the values that go in and come out."""
+    path, apart = piece.theirs.path, Apart(walk)
+    parted = apart.of_gradients() if walk.ended_alike else None
+    theirs, ours = parted or apart.first(proved=False)
+    statements, fix, here, there = apart.told(theirs, ours)
+    places = [here.source, there.source]
+    own = next((op for op in walk.ops if has_own_backward(op)), None)
+    if walk.ended_alike and (parted is None or here.reading == there.reading):
+        fix = "look for what scales or stops gradients alone: an argument (`norm_by_times`), a hook, a part that is detached"
+    if walk.ended_alike:
+        statements = f"the values agree, and the gradients do not: {statements}"
+    if walk.ended_alike and own is not None:
+        backward = getattr(own.function, "__self__").backward  # noqa: B009  (a class that mypy does not know)
+        line, begins = only_return(backward), source_of(backward)
+        where = f" at {line.short} (`{line.code}`)" if line else f" at {begins.short}" if begins else ""
+        places[0] = line or begins
+        statements = f"the values agree, and the gradients do not: `{own.name}` has a backward of its own{where}"
+        fix = f"compare the backward of `{own.name}`{where} with the reference's"
+    return Diagnosis(
+        code="parting",
+        port_path=path,
+        message=f"{shown_path(path)}: {statements}",
+        evidence="",
+        fix=fix,
+        place=places[0],
+        reference_place=places[1],
+    )
+
+
+MOST_SHOWN = 4
+"""Values of a tensor that are shown of many."""
+MOST_WHOLE = 12
+"""Values of a tensor that is shown whole."""
+
+
+def glimpse(array: Array) -> str:
+    """Write a number, or the first values of an array and its shape."""
+    shown = MOST_SHOWN if array.size > MOST_WHOLE else MOST_WHOLE
+    values = [f"{one:.6g}" for one in array.reshape(-1)[:shown].tolist()]
+    if array.size == 1:
+        return values[0]
+    more = ", …" if array.size > MOST_WHOLE else ""
+    return f"[{', '.join(values)}{more}] ({'x'.join(map(str, array.shape))})"
