@@ -199,8 +199,7 @@ def aligned(
     try:
         with start_judge(request, search) as judge:
             lines = told if each else None
-            where = origin(request.case.root)
-            report = run_case(request, out, where=where, stream=lines, quiet=args.quiet, spare=judge.begin)
+            report = run_case(request, out, where=origin(request.case.root), stream=lines, quiet=args.quiet)
             keep_report(report, request, out)  # comparing the models may take long
             report = replace(judge.decide(report, out), seconds=time.perf_counter() - clock)
         page = request.folder / f"{request.report_name}.html"

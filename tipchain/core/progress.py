@@ -261,23 +261,10 @@ class Progress:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Progress:  # noqa: PYI034  (Self came with Python 3.11)
-        self._start()
-        return self
-
-    def _start(self) -> None:
         if self.screen.live and not self.quiet:
             self._thread = threading.Thread(target=self._redraw, daemon=True, name="progress")
             self._thread.start()
-
-    def show(self) -> None:
-        """Say from now on how far it is, if that was not said until now."""
-        if not self.quiet:
-            return
-        self.quiet, stage = False, self._stage
-        self._stage = ""
-        if stage:
-            self.stage(stage)
-        self._start()
+        return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()

@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, TextIO
 from tipchain.core.files import append, atomic_write
 from tipchain.core.json_text import JsonObject
 from tipchain.core.language import fold, say, terminal_width
-from tipchain.errors import BAD, ExitCode, Outcome, TipchainError
-from tipchain.live.worker import Launched, Worker, launch, start_worker
+from tipchain.errors import BAD, Outcome, TipchainError
+from tipchain.live.worker import Launched, Worker, start_worker
 from tipchain.modes import CHECKS, INFO, LOCATABLE, PREFLIGHT
 from tipchain.numbers.tolerance import ROUGH
 from tipchain.numbers.verdicts import Verdict
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 900.0
 """How long the comparison of the live models may take, with its search for causes."""
-MEMORY = 32
-"""Times the size of a model's weights that must be free: both models, their gradients and optimizers, in float64."""
 SWITCHED_OFF = "not looked for: --no-locate"
 INTERRUPTED = "not looked for: interrupted"
 ONE_SIDE = "not looked for: it takes both models, and a side's dumps were given"
@@ -73,25 +71,13 @@ def start_judge(request: AlignRequest, search: CauseSearch) -> Iterator[Judge]:
         yield Judge(request=request, search=search, worker=worker)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
     """Turns a run's records into its verdict."""
 
     request: AlignRequest
     search: CauseSearch
     worker: Worker | None
-    _begun: JsonObject = field(default_factory=dict)
-
-    def begin(self, weights: int) -> None:
-        """Compare the models in the stages that they judge, while a side still records; once, and where memory allows.
-
-        ``weights`` is the size in bytes of one model's.
-        """
-        import psutil
-
-        if self.worker is not None and not self._begun and MEMORY * weights <= psutil.virtual_memory().available:
-            self._begun = self._asked((), set())
-            self.worker.begin(self._begun, shown=False)
 
     def decide(self, report: RunReport, out: Path) -> RunReport:
         """Return a run's report with the live models' verdicts and the causes of failures.
@@ -123,24 +109,13 @@ class Judge:
 
     def _compare(self, worker: Worker, report: RunReport, failed: set[str]) -> Launched:
         """Compare the models in the stages that they judge, and look for the causes of the others that failed."""
-        asked, timeout_s = self._asked(report.verdicts, failed), self.search.timeout_s or TIMEOUT_S
-        if not self._begun:
-            return worker.align(asked, timeout_s=timeout_s)
-        done = worker.align(timeout_s=timeout_s)
-        told = done.document is None or done.interrupted or asked == self._begun
-        if told or (done.exit_code == ExitCode.PASSED and {*asked["stages"]} <= {*self._begun["stages"]}):
-            return done
-        return launch(asked, timeout_s=timeout_s, quiet=self.search.quiet)
-
-    def _asked(self, verdicts: Sequence[Verdict], failed: set[str]) -> JsonObject:
-        """Return what the process of the live models is asked, once so much is recorded and judged."""
         case, stages = self.request.case, self.request.stages
         causes = {live for one in failed for live in INFO[one].live if self.search.wanted}
         options: dict[str, object] = {"causes": self.search.wanted}
         seed = ("--seed", str(case.reseed)) if case.reseed else ()
         if self.search.within:
             options["within"] = self.search.within
-        return {
+        asked = {
             "case": str(case.path.resolve()),
             "mode": self.request.mode.value,
             "reseed": case.reseed,
@@ -148,10 +123,11 @@ class Judge:
             "only": stages,
             "uses": sorted({one for stage in stages for one in INFO[stage].uses}),
             "stages": sorted({*self._judged, *causes} or {PREFLIGHT}),
-            "accepts": sorted(_permissions(verdicts, self._rules)),
+            "accepts": sorted(_permissions(report.verdicts, self._rules)),
             "options": options,
             "command": shlex.join(["tipchain", "locate", str(case.path), "--mode", self.request.mode.value, *seed]),
         }
+        return worker.align(asked, timeout_s=self.search.timeout_s or TIMEOUT_S)
 
     @property
     def _rules(self) -> Rules:

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 30.0
 """How long a process that was interrupted may take to end: it finishes the comparison that it is in."""
-SHOW = signal.SIGUSR1
-"""Lets the process say how far it is."""
 LAST = 12
 """Lines of the process's output that a message about its end shows."""
 
@@ -104,25 +102,8 @@ class Worker:
     folder: Path
     progress: int | None
 
-    def begin(self, request: Mapping[str, object], *, shown: bool = True) -> None:
-        """Begin to align as ``request`` says; a worker takes one request.
-
-        Unless it is ``shown``, the process says nothing of how far it is until `align` waits for it.
-        """
-        asked = self.folder / "request.json"
-        given = {"progress": self.progress, "shown": shown, "began": time.monotonic()}
-        asked.write_text(json.dumps({**request, **given, "report": str(self._report)}))
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # a process that has died tells so by its end
-            self.process.stdin.write(f"{asked}\n")
-            self.process.stdin.flush()
-
-    @property
-    def _report(self) -> Path:
-        return self.folder / "report.json"
-
-    def align(self, request: Mapping[str, object] | None = None, *, timeout_s: float | None = None) -> Launched:
-        """Align as ``request`` says, or end what was begun.
+    def align(self, request: Mapping[str, object], *, timeout_s: float | None = None) -> Launched:
+        """Align as ``request`` says; a worker takes one request.
 
         A process that crashes, or does not end in time, is an error of the check (exit code 1), with the signal's name.
         When the user interrupts, it begins nothing new and tells what it knows (exit code 130).
@@ -132,13 +113,12 @@ class Worker:
             UsageError: the process refused the request: wrong arguments, a case that cannot be read.
             UsersError: the user's own code raised while the models or what goes with them was built.
         """
-        if request is not None:
-            self.begin(request)
-        else:
-            self.process.send_signal(SHOW)
-        report, interrupted = self._report, False
+        asked, report = self.folder / "request.json", self.folder / "report.json"
+        given = {**request, "report": str(report), "progress": self.progress, "began": time.monotonic()}
+        asked.write_text(json.dumps(given))
+        interrupted = False
         try:
-            output, _ = self.process.communicate(timeout=timeout_s)
+            output, _ = self.process.communicate(f"{asked}\n", timeout=timeout_s)
         except KeyboardInterrupt:
             interrupted = True
             print(say("interrupted: the result so far follows; Ctrl-C again ends at once"), file=sys.stderr)
@@ -204,11 +184,10 @@ def main(*options: str) -> int:
     The file holds ``case``, ``mode``, ``reseed`` and ``data_path``, or ``reference``, ``port``, ``inputs``, ``loss``,
     ``optimizers``, ``schedulers``, ``clip``, ``outputs``, ``step``, ``data``, ``samples``, ``metrics`` and ``predict``; ``only``, the stages of a case that are
     run, ``uses``, what these depend on, ``stages``, those of `tipchain.align` that are compared, and ``accepts``, those in which the user accepts differences; ``names``, a YAML file of names; ``copy_weights``, whether a fresh port is given the reference's weights;
-    ``options`` for `tipchain.align`; ``command``, what runs it again; ``shown``, whether it says how far it is; ``began``, the monotonic clock's seconds from which its ``within`` counts; ``certify``,
+    ``options`` for `tipchain.align`; ``command``, what runs it again; ``began``, the monotonic clock's seconds from which its ``within`` counts; ``certify``,
     the number of faults to plant, for `certify` instead; and ``report``, a JSON file, which has the text that is printed too.
     """
     end_with_parent()
-    signal.signal(SHOW, signal.SIG_IGN)
     if options:
         _import_frameworks()
     request = sys.stdin.readline().strip()
@@ -218,10 +197,8 @@ def main(*options: str) -> int:
     told = asked["progress"]
     with (
         nullcontext() if told is None else os.fdopen(told, "w", closefd=False) as stream,
-        Progress(stream, quiet=told is None or not asked["shown"]) as progress,
+        Progress(stream, quiet=told is None) as progress,
     ):
-        if told is not None:
-            signal.signal(SHOW, lambda *_: progress.show())
         return _work(asked, progress)
 
 

@@ -253,13 +253,7 @@ STAGE_SECONDS = ".stage_seconds.json"
 
 
 def run_case(
-    request: AlignRequest,
-    out: Path,
-    *,
-    where: JsonObject,
-    stream: TextIO | None = None,
-    quiet: bool = False,
-    spare: Callable[[int], None] = lambda _: None,
+    request: AlignRequest, out: Path, *, where: JsonObject, stream: TextIO | None = None, quiet: bool = False
 ) -> RunReport:
     """Run the stages, write down each of them as it is judged, and report; an interruption ends the run, not the report.
 
@@ -269,7 +263,6 @@ def run_case(
         where: the machine and the commit, for the report.
         stream: where each stage is printed; None for nowhere.
         quiet: do not say how far it is.
-        spare: called with the size of a model's weights in bytes when a core has nothing more to record.
 
     Raises:
         MissingFrameworkError: a framework is absent or lacks the device.
@@ -289,7 +282,7 @@ def run_case(
                 scribe.stage(judgement)
 
         try:
-            align(request, listen, progress, spare)
+            align(request, listen, progress)
         except MissingFrameworkError as error:
             append(out / "alignment.log", "".join(f"# {line}\n" for line in f"error: {error}".splitlines()))
             raise
@@ -408,14 +401,9 @@ class _Scribe:
 
 
 def align(
-    request: AlignRequest,
-    listener: Callable[[Judged], None] = lambda _: None,
-    progress: Progress | None = None,
-    spare: Callable[[int], None] = lambda _: None,
+    request: AlignRequest, listener: Callable[[Judged], None] = lambda _: None, progress: Progress | None = None
 ) -> list[Judged]:
     """Record, compare and judge; ``listener`` hears of each stage as soon as it is judged.
-
-    ``spare`` is called with the size of a model's weights in bytes when a core has nothing more to record.
 
     Raises:
         MissingFrameworkError: a framework is absent or lacks the device.
@@ -426,7 +414,6 @@ def align(
     sides: list[RecordingSide] = []
     cache: ReferenceCache | None = None
     full: RecordingJob | None = None
-    cores = len(os.sched_getaffinity(0))
 
     def tell(judgement: Judged) -> None:
         pending.remove(judgement.stage)
@@ -435,7 +422,11 @@ def align(
 
     request.folder.mkdir(parents=True, exist_ok=True)
     adopt_dumps(request.dumps, request.stages, request.folder)
-    _write_published(request)
+    benchmark = request.case.train.benchmark
+    if benchmark is not None and "train" in request.stages and "torch" not in request.dumps:
+        arrays = {key: np.array([value], dtype=np.float32) for key, value in benchmark.items()}
+        meta = {"side": BENCHMARK, "stage": "train", "details": {"source": "published, from the case"}}
+        save_record(request.folder / dump_name("train", "torch"), arrays, meta=meta)
     try:
         if request.recorded_sides:
             progress.stage("preparing inputs and weights")
@@ -461,21 +452,17 @@ def align(
             ready = [stage for stage in pending if all(stage in one.ended for one in sides)]
             for stage in ready:
                 judgement = _judge(request, stage, sides, rules)
-                if (
-                    full and not full.noise and leaves_unknown(judgement)
-                ):  # torch is asked for more once it has done the rest
-                    if sides[0].finished:
+                if full and not full.noise and leaves_unknown(judgement):
+                    ready = []
+                    if sides[0].finished:  # torch is asked for more once it has done the rest
                         full = replace(full, stages=(stage,), noise=True, since=since if cache else 0.0)
                         sides[0] = sides[0].again(full, request.timeout_s)
-                    ready = []
                     continue
                 if cache:
                     cache.keep(judgement, sides[0].marks.get(stage), request.folder)
                     if stage == next(iter(cache.served), ""):
                         judgement = replace(judgement, notes=(*judgement.notes, cache.note()))
                 tell(judgement)
-            if cores > sum(not one.finished for one in sides):
-                spare(_weights_size(sides))
             if pending and not ready:
                 show_recording(progress, request.stages, sides)
                 listen(sides)
@@ -483,20 +470,6 @@ def align(
         for one in sides:
             one.stop()
     return judged
-
-
-def _write_published(request: AlignRequest) -> None:
-    """Write the numbers that a case's training is held to as torch's dump, where it has such."""
-    benchmark = request.case.train.benchmark
-    if benchmark is not None and "train" in request.stages and "torch" not in request.dumps:
-        arrays = {key: np.array([value], dtype=np.float32) for key, value in benchmark.items()}
-        meta = {"side": BENCHMARK, "stage": "train", "details": {"source": "published, from the case"}}
-        save_record(request.folder / dump_name("train", "torch"), arrays, meta=meta)
-
-
-def _weights_size(sides: Sequence[RecordingSide]) -> int:
-    files = {Path(one.weights) for side in sides for one in side.job.needs.values() if one.weights}
-    return max((one.stat().st_size for one in files if one.is_file()), default=0)
 
 
 def show_recording(progress: Progress, stages: Sequence[str], sides: Sequence[RecordingSide]) -> None:
