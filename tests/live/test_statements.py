@@ -27,6 +27,10 @@ def attend(query, key, value):
     return weights.softmax(-1) @ value
 
 
+def scaled(x, by):
+    return x * by.sigmoid()
+
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -78,6 +82,27 @@ FORWARD = {
     "a last call": """
         return self.out(self.q(x).tanh())
 """,
+    "parts of a tensor": """
+        pairs = self.q(x).view(len(x), -1, 4, 2).exp()
+        return self.out(pairs.flatten(2))
+""",
+    "a term": """
+        h = self.q(x)
+        h = h + x.tanh()
+        return self.out(h * h.sin())
+""",
+    "no weight": """
+        weight = x.sign()
+        return self.out((self.q(x) * weight).sum(1))
+""",
+    "an operand of a helper": """
+        one, other = self.q(x), self.k(x)
+        return self.out(self.mixed(x, one, other))
+
+    def mixed(self, x, one, other):
+        y = scaled(x + other, one)
+        return scaled(y, other)
+""",
     "buffers": """
         if self.training:
             self.count.mul_(0.5)
@@ -97,6 +122,16 @@ WRONG = {
     "a backward": ("return -gradient", "return gradient * 0.5  # wrong"),
     "in place": ("total = y + self.k(x)", "total = y\n        total.add_(self.k(x))  # wrong"),
     "twins": ("return self.b(x)", "return self.a(x)  # wrong"),
+    "parts of a tensor": (
+        "pairs = self.q(x).reshape([len(x), -1, 4, 2]).exp()",
+        """pairs = self.q(x).reshape([len(x), -1, 4, 2])
+        first = pairs[..., 0].exp()
+        second = (-pairs[..., 1]).exp()  # wrong
+        pairs = paddle.stack([first, second], -1)""",
+    ),
+    "a term": ("h = self.q(x)\n        h = h + x.tanh()", "h = self.q(x)  # wrong"),
+    "no weight": ("weight = x.sign()", "weight = paddle.ones_like(x)  # wrong"),
+    "an operand of a helper": ("return scaled(y, other)", "return scaled(y, one)  # wrong"),
     "a last call": ("return self.out(self.q(x).tanh())", "return F.relu(self.out(self.q(x).tanh()))  # wrong"),
 }
 

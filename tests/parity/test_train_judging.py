@@ -8,7 +8,7 @@ from stage_records import write_dumps
 
 from tipchain.errors import Outcome
 from tipchain.parity.case import KnownDeviation
-from tipchain.parity.stages.judging import Rules, judge_stage
+from tipchain.parity.stages.judging import Rules, judge_stage, leaves_unknown
 
 ACCURACY = {"acc_top1": np.array([80.0], np.float32)}
 LOSSES = np.array([2.0, 1.9, 1.8])
@@ -42,6 +42,15 @@ def test_a_close_curve_passes_with_the_numbers_behind_it(tmp_path):
         "3 losses within 2 times the envelope of 2 runs, allowed 10; furthest at step 2: |difference| 4e-06, envelope 2e-06"
     )
     assert notes == ()
+
+
+@pytest.mark.parametrize(("apart", "unknown"), [(1e-6, False), (1e-3, True)])
+def test_without_runs_of_the_reference_losses_are_held_to_the_least_envelope(tmp_path, apart, unknown):
+    folder = write(tmp_path, reference(envelope=np.empty((0, 3))), port(0, apart, apart))
+    found, _ = judged(folder)
+    assert found["train/loss_curve"].outcome is (Outcome.FAIL if unknown else Outcome.PASS)
+    assert "the least envelope, 8 units in the last place" in found["train/loss_curve"].reason
+    assert leaves_unknown(judge_stage("train", folder, RULES)) is unknown, "then the reference's own is recorded"
 
 
 def test_a_curve_that_leaves_is_told_with_both_values(tmp_path):

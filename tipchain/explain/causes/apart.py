@@ -9,10 +9,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tipchain.explain.causes.lines import Frame, codes_of, forwards, innermost, likeness, only_return, only_unlike
+from tipchain.explain.causes.array_index import ArrayIndex, arranged, varies
+from tipchain.explain.causes.lines import (
+    LEAST_ALIKE,
+    Frame,
+    codes_of,
+    forwards,
+    innermost,
+    likeness,
+    only_return,
+    only_unlike,
+)
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, LAYOUT, Op, Program, has_own_backward, is_plain, numpy_of
-from tipchain.explain.causes.values import Values, arranged
 from tipchain.explain.causes.walk import Walk
 from tipchain.explain.findings import Diagnosis, shown_path, source_of
 from tipchain.explain.locate.differences import distance, rms
@@ -41,9 +50,9 @@ class Apart:
     # Which tensors both programs have, whole or in parts.
 
     @cached_property
-    def _ports(self) -> Values:
+    def _ports(self) -> ArrayIndex:
         arrays = {key: numpy_of(self.ops.values[key]) for key in self.matched}
-        return Values(arrays, self.walk.tolerance)
+        return ArrayIndex(arrays, self.walk.tolerance)
 
     def akin(self, key: int) -> set[int]:
         """Return the reference's tensors that one of the port's is, or is a part of, or is put together of."""
@@ -51,7 +60,7 @@ class Apart:
             maker, array = self.makers_of.get(key), self.ops.array(key)
             self._akin[key] = set(self.matched[key])
             if not self._akin[key] and maker is not None and array is not None:
-                self._akin[key] = self.walk.values.akin(array, picked=_selects(self.ops, maker))
+                self._akin[key] = self.walk.index.akin(array, picked=_selects(self.ops, maker))
         return self._akin[key]
 
     def has(self, number: int) -> bool:
@@ -109,7 +118,7 @@ class Apart:
         ]
 
     def _equal(self, one: Array, other: Array | None) -> bool:
-        return other is not None and one.size == other.size and self.walk.values.same(one, other)
+        return other is not None and one.size == other.size and self.walk.index.same(one, other)
 
     def of_gradients(self) -> tuple[Op, Op] | None:
         """Return the first calls of the last tensor that both programs have with other gradients; None where there is none."""
@@ -153,7 +162,9 @@ class Apart:
                 back = not self._laid_alike(value.squeeze(), numpy_of(self.ops.values[key]).squeeze())
             else:
                 back = (
-                    not found or bool(found & self._arranged_from(number)) or self._is_made_otherwise(key, number, step)
+                    not found
+                    or bool(found & self._arranged_from(number))
+                    or self._is_made_otherwise(key, number, op, step)
                 )
             if back or (number not in found and self.walk.key_of(number) is not None):
                 return key, number, back
@@ -163,37 +174,39 @@ class Apart:
         """Return the tensors that two calls are given in one place; of calls of different functions the only ones that differ."""
         if op.name == step.name:
             return list(zip(op.given, step.given, strict=False))
-        keys = [key for key in op.given if not self.akin(key) & {*step.given}]
+        keys = [
+            key for key in op.given if not self.akin(key) & {*step.given} and varies(numpy_of(self.ops.values[key]))
+        ]
         numbers = [number for number in step.given if not any(number in self.akin(key) for key in op.given)]
         return [(keys[0], numbers[0])] if len(keys) == len(numbers) == 1 < len(op.given) else []
 
-    def _is_made_otherwise(self, key: int, number: int, step: Op) -> bool:
-        """Tell whether the statement that makes what the port hands on is another one than the reference's.
+    def _is_made_otherwise(self, key: int, number: int, op: Op, step: Op) -> bool:
+        """Tell whether it is the statement that makes what the port hands on which is another one than the reference's.
 
-        Either the port lacks what the reference hands on, and nothing else uses what it has in its place, or the reference goes on
-        from that in a statement before. Or what the reference hands on is on the port's way to it, within a statement.
+        That is where nothing else uses what the port hands on; where the port lacks what the reference hands on, and that one goes
+        on from the port's in a statement before; or where the port has it on the way to its own, within a statement.
         """
-        maker = self.makers.get(number)
-        wanted = self.walk.key_of(number)
+        maker, wanted, uses = self.makers.get(number), self.walk.key_of(number), self.ops.consumers
+        apart = self._made_at(self.ops, key) != innermost(op.frames)
         if wanted is not None:
-            places = {
-                innermost(one.frames)
-                for one in (self.makers_of.get(wanted), *self.ops.consumers.get(wanted, ()))
-                if one
-            }
-            return len(places) == 1 and self.walk.rests(key, wanted)
+            places = {self._made_at(self.ops, wanted), *(innermost(one.frames) for one in uses.get(wanted, ()))}
+            on_the_way = len(places) == 1 and self.walk.rests(key, wanted)
+            return on_the_way or (len(uses.get(key, ())) == 1 <= len(uses.get(wanted, ())) and apart)
         if maker is None or self.has(number):
             return False
-        if len(self.ops.consumers.get(key, ())) == 1:
-            return True
         behind = self.steps.with_makers([maker], lambda one, _: not self.has(one))
         goes_on = any(one in self.matched[key] for each in behind for one in each.given)
-        return goes_on and innermost(maker.frames) != innermost(step.frames)
+        return len(uses.get(key, ())) == 1 or (goes_on and innermost(maker.frames) != innermost(step.frames))
+
+    @staticmethod
+    def _made_at(program: Program, number: int) -> Frame:
+        maker = program.makers.get(number)
+        return innermost(() if maker is None else maker.frames)
 
     def _laid_alike(self, one: Array, other: Array) -> bool:
         """Tell whether two arrays of the same values have them in the same places, whatever the order of axes."""
         merged = sorted(one.shape) != sorted(other.shape)  # or cut: no order of axes tells more
-        return merged or any(self.walk.values.same(each, other) for each in arranged(one, other.shape))
+        return merged or any(self.walk.index.same(each, other) for each in arranged(one, other.shape))
 
     def _arranged_from(self, number: int) -> set[int]:
         """Return the reference's tensors of which one is another arrangement."""
@@ -218,8 +231,8 @@ class Apart:
     def statements(self, op: Op, step: Op) -> tuple[Frame, Frame]:
         """Return the port's statement and the reference's where a call of each part.
 
-        Of code that is written alike but for one statement, it is that. Where they call other functions, it is the port's
-        statement that reads most like the reference's: that of the call, or of those that made what both calls are given.
+        Of code that is written alike but for one statement, it is that. Where they call other functions, and their
+        statements read otherwise, it is that which reads most like the reference's of those that made what both calls are given.
         """
         if self.only_unlike is not None:
             return self.only_unlike
@@ -227,20 +240,25 @@ class Apart:
         shared = [key for key in (*op.made, *self.walk.given(op)) if set(self.matched[key]) & set(step.given)]
         key, number, _ = self._unlike(op, step)
         if key >= 0:
-            wanted = self.walk.key_of(number)
-            other = next((one for one in self.matched[key] if one in self.makers), -1)
-            right = [
-                one
-                for one in self.ops.consumers.get(-1 if wanted is None else wanted, ())
-                if all(map(self.akin, one.made))
-            ]
-            others = [one for one in self.steps.consumers.get(other, ()) if all(map(self.has, one.made))]
-            return _handed_on(self.ops, op, key, right), _handed_on(self.steps, step, number, others)
-        if op.name == step.name or not shared:
+            return self._handing(op, step, key, number)
+        if op.name == step.name or not shared or likeness(here.reading, there.reading) >= LEAST_ALIKE:
             return here, there
         made = [self.makers_of[key].frames for key in shared if key in self.makers_of]
         makers = [next((one for one in each if one.code == here.code), innermost(each)) for each in made]
         return max([here, *makers], key=lambda one: likeness(one.reading, there.reading)), there
+
+    def _handing(self, op: Op, step: Op, key: int, number: int) -> tuple[Frame, Frame]:
+        """Return the statements that hand two calls a tensor of the port's and the reference's, each in the place of the other."""
+        wanted, made = self.walk.key_of(number), self._made_at(self.ops, key)
+        right, used = (
+            [one for one in self.ops.consumers.get(each, ()) if all(map(self.akin, one.made))]
+            for each in (-1 if wanted is None else wanted, key)
+        )
+        if wanted is not None and made.place and made == self._made_at(self.ops, wanted) and not (right or used):
+            return made, self._made_at(self.steps, number)  # each of two results stands where the other should
+        other = next((one for one in self.matched[key] if one in self.makers), -1)
+        others = [one for one in self.steps.consumers.get(other, ()) if all(map(self.has, one.made))]
+        return _handed_on(self.ops, op, key, right), _handed_on(self.steps, step, number, others)
 
     def told(self, op: Op, step: Op) -> ShownParting:
         """Return what is said of two calls that part, what to do, and where."""

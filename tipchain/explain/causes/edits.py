@@ -653,7 +653,7 @@ def _done(step: Op, piece: Piece, walk: Walk) -> Tensor:
         made = function(*tensors, *numbers, **settings) if len(tensors) == len(step.given) else None
     except Exception:  # noqa: BLE001  (Paddle may write this function otherwise: then it is not said)
         return None
-    if made is None or not piece.is_tensor(made) or step.made[0] not in walk.values.find(numpy_of(made)):
+    if made is None or not piece.is_tensor(made) or step.made[0] not in walk.index.find(numpy_of(made)):
         return None
     return made
 
@@ -788,6 +788,6 @@ def _left_unused(piece: Piece, walk: Walk) -> tuple[str, str]:
     used = {id(one) for op in walk.ops for one in (*piece.tensors((op.args, op.kwargs)), op.written)}
     given = {number for one in theirs for number in one.given}
     for name, tensor in own_tensors(piece):
-        if id(tensor) not in used and given & set(walk.values.find(numpy_of(tensor))) and "float" in str(tensor.dtype):
+        if id(tensor) not in used and given & set(walk.index.find(numpy_of(tensor))) and "float" in str(tensor.dtype):
             return "operand", f"its `{name}` is not used, the reference's is"
     return "parting", ""

@@ -221,7 +221,7 @@ def _constants(piece: Piece, walk: Walk) -> Iterator[list[Constant]]:
 def _in_place_of(one: Constant, walk: Walk) -> Iterator[tuple[int, Array]]:
     """Yield the reference's constants in the shape of the port's, whole or one row of them; nothing where one is it."""
     array, found = one.array, dict[bytes, tuple[int, Array]]()
-    numbers = filter(walk.is_table, walk.values.arrays) if one.wanted is None else [one.wanted]
+    numbers = filter(walk.is_table, walk.index.arrays) if one.wanted is None else [one.wanted]
     for number in sorted(numbers, key=walk.shared.__contains__):
         value = walk.steps.values[number]
         for part in () if value is None else (value, *(value if value.ndim > 1 else ())):

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tipchain.explain.causes.array_index import ArrayIndex, arranged
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, LAYOUT, Act, Op, Program, numpy_of
-from tipchain.explain.causes.values import Values, arranged
 from tipchain.explain.locate.differences import hidden_by
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
 from tipchain.frameworks.base import map_nested
@@ -53,7 +53,7 @@ class Walk:
         self.steps: Program = piece.record
         self.makers, self.makers_of, self.consumers = self.steps.makers, ops.makers, ops.consumers
         arrays = {number: one for number, one in enumerate(self.steps.values) if one is not None}
-        self.values = Values(arrays, self.tolerance)
+        self.index = ArrayIndex(arrays, self.tolerance)
         self.shared: set[int] = set()
         self.mended: set[int] = set()
         self.matched: dict[int, tuple[int, ...]] = {}
@@ -102,11 +102,11 @@ class Walk:
         made = self.made(op)[key]
         array = numpy_of(made)
         ended = self.matched[key] and all(key in self.made(one) for one in self.consumers.get(key, ()))
-        if not ended or any(one.size == array.size and self.values.same(one, array) for one in ours):
+        if not ended or any(one.size == array.size and self.index.same(one, array) for one in ours):
             return
-        for number in self.values.sizes.get(array.size, ()):
+        for number in self.index.sizes.get(array.size, ()):
             value = self.steps.values[number]
-            wanted = any(one.shape == value.shape and self.values.same(one, value) for one in ours)
+            wanted = any(one.shape == value.shape and self.index.same(one, value) for one in ours)
             if wanted and number in self.makers and number not in self.shared:
                 new = self.as_ports(next(arranged(value, array.shape, flat=True)))
                 self.partings.append(self.parting(op, made, new, key, (op,), self.makers[number]))
@@ -133,7 +133,7 @@ class Walk:
         return () if number is None else self.matched[number]
 
     def _match(self, key: int, tensor: object) -> None:
-        self.matched[key] = self.values.find(numpy_of(tensor))
+        self.matched[key] = self.index.find(numpy_of(tensor))
         self.shared.update(self.matched[key])
 
     def _follow(self, op: Op) -> None:
@@ -150,7 +150,7 @@ class Walk:
         before = [one for key in given for one in self.open.get(key, ())]
         segment = tuple(sorted({*before, op}, key=lambda one: one.number))
         for (key, old), now in zip(made.items(), again, strict=True):
-            right = self.values.find(numpy_of(now))
+            right = self.index.find(numpy_of(now))
             if right:
                 self.healed[key] = now
                 self.mended.update(right)
@@ -234,7 +234,7 @@ class Walk:
             maker = self.makers.get(number)
             return (maker is not None) is leaf, maker is not None and maker.name != op.name
 
-        sized = sorted(self.values.sizes.get(array.size, ()), key=unlikely)
+        sized = sorted(self.index.sizes.get(array.size, ()), key=unlikely)
         for number in known if known is not None else sized:
             ours = self.steps.values[number]
             if number in self.shared or (number not in self.makers and not leaf) or ours is None:
@@ -262,7 +262,7 @@ class Walk:
     def _mask_for(self, key: int, old: Tensor, array: Array, since: int) -> tuple[int, object] | None:
         """Return the reference's mask that mends all that follows, in the port's form."""
         ours = hidden_by(array)
-        for number in self.values.masks if ours is not None else ():
+        for number in self.index.masks if ours is not None else ():
             hidden = None if number in self.shared else hidden_by(self.steps.values[number])
             if hidden is None or ours is None:
                 continue
@@ -290,8 +290,8 @@ class Walk:
         later = [one for one in self.consumers.get(key, ()) if one.number > since]
         if not later:
             ours = self.piece.truth.outputs
-            return any(one.size == new.size and self.values.same(one, numpy_of(new)) for one in ours)
-        same = {number, *self.values.find(numpy_of(new))}
+            return any(one.size == new.size and self.index.same(one, numpy_of(new)) for one in ours)
+        same = {number, *self.index.find(numpy_of(new))}
         for one in later:
             results = self.redone(one, {key: new})
             if results is None:
@@ -300,7 +300,7 @@ class Walk:
                 made = list(self.made(one))
                 if len(made) == len(results) == 1 and self._makes_right(made[0], results[0], one.number, number):
                     return True
-            elif results and all(set(self.values.find(numpy_of(each))) - same for each in results):
+            elif results and all(set(self.index.find(numpy_of(each))) - same for each in results):
                 return True
         return False
 

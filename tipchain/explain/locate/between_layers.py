@@ -220,6 +220,7 @@ class CodeJudge:
     noise: float = 0.0
     outputs: tuple[TensorLink, ...] = field(init=False)
     compare: Comparer = field(init=False)
+    _elsewhere: dict[tuple[str, str], bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         ours, theirs = self.runs
@@ -271,8 +272,62 @@ class CodeJudge:
         first = min(inner, key=lambda one: one.port.number, default=None)
         return None if first is None or first.port.parent is None else (first.reference, first.port)
 
+    def outputs_apart(self) -> tuple[float, ...]:
+        """Return the relative RMS differences in float64 of the outputs that both models have.
+
+        Inf where another shape stands where the reference has one, be it under another name, and where both have some but none fits.
+        """
+        ours, theirs = self.runs
+        found = tuple(
+            self.compare.between(ours.values[link.ours], theirs.values[link.theirs], link.layout)
+            for link in self.outputs
+        )
+        depths, port_depths = ([name.count(".") for name in run.output_names] for run in self.runs)
+        in_place = depths == port_depths and all(link.ours == link.theirs for link in self.outputs)
+        if ours.output_names == theirs.output_names or (found and in_place):
+            return found + (inf,) * (len(ours.values) - len(found))
+        return found or (inf,) * bool(ours.values or theirs.values)
+
+    def ends_elsewhere(self, pair: CallPair) -> bool:
+        """Tell whether the port's outputs are further off where its container gives what the reference's gives.
+
+        Then it ends at another call than its counterpart, such as an activation that the reference applies behind it.
+        """
+        paths = pair.reference.path, pair.port.path
+        if not pair.port.path or paths in self._elsewhere:
+            return self._elsewhere.get(paths, False)
+        side, ours, theirs = self.models.port.side, self.runs.reference.values, self.runs.port.trace.calls[0]
+        pairs = {one.port.key: one for one in self.matching.pairs if (one.reference.path, one.port.path) == paths}
+
+        def leave(key: CallKey, result: Nested) -> Nested:
+            def put(value: TracedValue, link: TensorLink, made: Tensor) -> Tensor:
+                array = link.layout.apply(self._array(value))
+                return side.tensor(array.astype(side.array(made).dtype), gradient=False)
+
+            one = pairs.get(key)
+            changes = {
+                link.theirs: partial(put, one.reference.outputs[link.ours], link)
+                for link in (() if one is None else self.compare.outputs(one))
+                if one is not None
+            }
+            return with_results(side, result, changes)
+
+        try:
+            made = self.models.port.rerun(theirs, self.store, self.seed, leave).outputs
+            apart = [relative(self._array(ours[one.ours]), one.layout.back(made[one.theirs])) for one in self.outputs]
+        except NotHeld:
+            raise
+        except Exception:  # noqa: BLE001  (a model may refuse what it is handed; then nothing is known)
+            apart = []
+        before = self.outputs_apart()
+        taken = any(after > self.noise >= one for after, one in zip(apart, before, strict=False))
+        self._elsewhere[paths] = taken or (
+            min(before, default=inf) > self.noise and max(apart, default=0.0) > max(before)
+        )
+        return self._elsewhere[paths]
+
     def _alike(self, pair: CallPair) -> tuple[bool, bool | None]:
-        """Tell whether a pair's inputs and results agree; None of results that differ where the two take or give other tensors."""
+        """Tell whether a pair's inputs and results agree; None of results that differ where the two take, give or end at other tensors."""
         given = self.compare.inputs_apart(pair) <= self.noise
         given = given and self._masked_otherwise(pair, self.compare.inputs(pair)) is None
         both = pair.reference.outputs, pair.port.outputs
@@ -286,7 +341,7 @@ class CodeJudge:
         else:
             alike = False
         one_kind = len(pair.reference.inputs) == len(pair.port.inputs) and len(both[0]) == len(both[1])
-        return given, alike if alike or one_kind else None
+        return given, alike if alike or (one_kind and not self.ends_elsewhere(pair)) else None
 
     def _apart(self, pair: CallPair, link: TensorLink) -> float:
         return self.compare.between(pair.reference.inputs[link.ours], pair.port.inputs[link.theirs], link.layout)

@@ -453,8 +453,9 @@ class Sketch:
     """A few numbers about an array that do not depend on the order of its elements."""
 
     def __init__(self, array: Array) -> None:
-        values = np.asarray(array, np.float64).reshape(-1)
-        self.size = values.size
+        self.size = array.size
+        kind = np.complex128 if array.dtype.kind == "c" else np.float64
+        values = np.ascontiguousarray(array.reshape(-1), kind).view(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             self.numbers = (
                 np.array([values.min(), values.max(), values.sum() / values.size, np.dot(values, values) / values.size])

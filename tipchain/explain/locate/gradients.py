@@ -227,7 +227,12 @@ class SharedParameters:
     def beyond(self, tolerance: float) -> Sequence[Shared]:
         """Return those that are further apart than that; a gradient that is next to nothing has no scale of its own."""
         least = SAME_SINGLE * max((one.size for one in self._found), default=0.0)
-        return [one for one in self._found if not one.apart <= tolerance * max(one.size, least)]
+        return [one for one in self._found if not one.apart <= self._rounding(one, tolerance * max(one.size, least))]
+
+    def _rounding(self, one: Shared, least: float) -> float:
+        """Return how far a gradient may be apart: constants in float32 leave their part of terms that take each other away."""
+        largest = max((other.size for other in self._found if other.pair is one.pair), default=0.0)
+        return max(least, CONSTANT * largest) if one.size <= SAME_SINGLE * largest else least
 
     def apart(self) -> float:
         """Return how far the gradients of a parameter are apart at most, relative; inf where none could be compared."""
@@ -243,7 +248,10 @@ class SharedParameters:
         Those of a layer inside that is never ``called``, such as a list of parameters, count as a layer's own.
         """
         least = SAME_SINGLE * max((one.size for one in self._found), default=0.0)
+        compared = {join(one.pair.reference.path, one.name) for one in self._found}
+        root: CallPair | None = None
         for pair in pairs:
+            root = pair if pair.reference.path == pair.port.path == "" else root
             calls = tuple(zip(self._models, (pair.reference, pair.port), strict=True))
             names, port_names = (
                 {name for name, _ in one.side.parameters(call.layer) if _is_own(name, call.path, paths)}
@@ -254,6 +262,7 @@ class SharedParameters:
                 continue
             ours, theirs = (model.side.parameter_gradients(call.layer) for model, call in calls)
             for name in own:
+                compared.add(join(pair.reference.path, name))
                 one, other = (ours or {}).get(name), (theirs or {}).get(name)
                 one = np.zeros_like(other) if one is None and other is not None else one
                 other = np.zeros_like(one) if other is None and one is not None else other
@@ -262,6 +271,28 @@ class SharedParameters:
                 apart, size = distance(one, other), rms(one)
                 if apart > tolerance * max(size, least, rms(other)):
                     yield Shared(pair, name, apart, size)
+        yield from () if root is None else self._elsewhere(root, tolerance, least, compared)
+
+    def _elsewhere(self, root: CallPair, tolerance: float, least: float, compared: Container[str]) -> Iterator[Shared]:
+        """Yield the parameters that no pair of layers has and whose gradients differ: equal values tell the counterparts."""
+        doubles = [(one.side, one.double.whole) for one in self._models if one.double is not None]
+        if len(doubles) < len(self._models):
+            return
+        ours, theirs = (values_of(side, model) for side, model in doubles)
+        left = {name: one for name, one in ours.items() if name not in compared}
+        if not left:
+            return
+        laid = laid_otherwise(left, theirs)
+        gradients, port_gradients = (side.parameter_gradients(model) or {} for side, model in doubles)
+        for name, values in left.items():
+            held = laid[name].name if name in laid else name if equal(values, theirs.get(name, values[:0])) else None
+            one, found = gradients.get(name), None if held is None else port_gradients.get(held)
+            if one is None or found is None:
+                continue
+            other = laid[name].layout.back(found) if name in laid else found
+            apart, size = distance(one, other), rms(one)
+            if apart > tolerance * max(size, least, rms(other)):
+                yield Shared(root, name, apart, size)
 
     def alike(self, tolerance: float) -> bool:
         """Tell whether the gradients of all parameters agree: layer by layer, or else however models arrange them.

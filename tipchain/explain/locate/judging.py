@@ -396,22 +396,6 @@ class PairJudge(CodeJudge):
         """Return how far the gradients of all parameters are apart in float64, the largest, relative RMS."""
         return 0.0 if self.alike_inside else self._shared.apart()
 
-    def outputs_apart(self) -> tuple[float, ...]:
-        """Return the relative RMS differences in float64 of the outputs that both models have.
-
-        Inf where another shape stands where the reference has one, be it under another name, and where both have some but none fits.
-        """
-        ours, theirs = self.runs
-        found = tuple(
-            self.compare.between(ours.values[link.ours], theirs.values[link.theirs], link.layout)
-            for link in self.outputs
-        )
-        depths, port_depths = ([name.count(".") for name in run.output_names] for run in self.runs)
-        in_place = depths == port_depths and all(link.ours == link.theirs for link in self.outputs)
-        if ours.output_names == theirs.output_names or (found and in_place):
-            return found + (inf,) * (len(ours.values) - len(found))
-        return found or (inf,) * bool(ours.values or theirs.values)
-
     def _rounded(
         self, apart: float, values: tuple[Sequence[TracedValue], Sequence[TracedValue]], links: Sequence[TensorLink]
     ) -> bool:
@@ -453,7 +437,11 @@ class PairJudge(CodeJudge):
         return [replace(one, reason=f"with {whose} {step.name} after it: {one.reason}") for one in verdicts]
 
     def _weighed(self, pair: CallPair, verdict: LayerVerdict) -> LayerVerdict:
-        """Return a verdict in the light of the random numbers that both calls drew."""
+        """Return a verdict in the light of the random numbers that both calls drew, and of what the whole model makes of them."""
+        if pair.whole and verdict.at_fault and self.ends_elsewhere(pair):
+            return verdict.not_comparable(
+                "it ends at another call than its counterpart: with that one's results the model is further off"
+            )
         draws = self.runs.port.draws
         alike = draws.comparable(pair.reference.drawn, pair.port.drawn) and not draws.mixed(pair.port.drawn)
         if alike or not verdict.at_fault:

@@ -20,7 +20,7 @@ MOST_IN_ALL = 1 << 22
 """Elements of all those tensors."""
 
 
-class Values:
+class ArrayIndex:
     """Arrays by their numbers, found by what they hold.
 
     Args:
@@ -92,18 +92,18 @@ class Values:
 
     def _wholes(self, array: Array) -> set[int]:
         pool, owners = self._parts
-        return {owners[one] for one in pool.find(array)} if _varies(array) else set()
+        return {owners[one] for one in pool.find(array)} if varies(array) else set()
 
     @cached_property
-    def _parts(self) -> tuple[Values, Sequence[int]]:
+    def _parts(self) -> tuple[ArrayIndex, Sequence[int]]:
         """The parts of the arrays, and which array each is of."""
         found, owners, left = list[Array](), list[int](), MOST_IN_ALL
         for number, array in self.arrays.items():
             left -= array.size if array.size <= MOST_ELEMENTS else 0
-            some = [one for group in parts(array) for one in group if _varies(one)] if left > 0 else ()
+            some = [one for group in parts(array) for one in group if varies(one)] if left > 0 else ()
             found += some
             owners += [number] * len(some)
-        return Values(dict(enumerate(found)), self.tolerance), owners
+        return ArrayIndex(dict(enumerate(found)), self.tolerance), owners
 
 
 def parts(array: Array) -> Iterator[list[Array]]:
@@ -120,7 +120,7 @@ def parts(array: Array) -> Iterator[list[Array]]:
             yield [*moved.reshape(-1, *moved.shape[len(axes) :])]
 
 
-def _varies(array: Array) -> bool:
+def varies(array: Array) -> bool:
     """Tell whether an array is more than one number, or the same over and over, which says nothing of where it is from."""
     return array.size > 1 and bool((array != array.reshape(-1)[0]).any())
 
