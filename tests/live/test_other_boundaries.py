@@ -1,0 +1,126 @@
+"""Ports that cut a model into other layers than the reference: what counts is what the model does."""
+
+import numpy as np
+import pytest
+from both_frameworks import paddle, torch
+from live_nets import copy_and_align
+
+nn, F, PF = torch.nn, torch.nn.functional, paddle.nn.functional
+pytestmark = pytest.mark.frameworks
+IMAGES = np.random.default_rng(0).standard_normal((3, 3, 8, 8)).astype(np.float32)
+ROWS = np.random.default_rng(1).standard_normal((5, 6)).astype(np.float32)
+
+
+class Outside(nn.Module):
+    """Applies the last activation behind its container."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 4))
+
+    def forward(self, x):
+        return torch.sigmoid(self.net(x)), x.square().sum(1)
+
+
+class Inside(paddle.nn.Layer):
+    """Has the activation in its container."""
+
+    def __init__(self, scale=1.0):
+        super().__init__()
+        self.net = paddle.nn.Sequential(
+            paddle.nn.Linear(6, 8), paddle.nn.ReLU(), paddle.nn.Linear(8, 4), paddle.nn.Sigmoid()
+        )
+        self.scale = scale
+
+    def forward(self, x):
+        return self.net(x), self.scale * x.square().sum(1)
+
+
+def test_a_container_that_ends_at_another_call_is_right():
+    assert copy_and_align(Outside().eval(), Inside(), ROWS).passed
+
+
+def test_a_container_that_ends_at_another_call_takes_no_blame_for_other_code():
+    report = copy_and_align(Outside().eval(), Inside(scale=2.0), ROWS)
+    assert not report.passed
+    cause = report.diagnoses[0]
+    assert cause.port_path == "", str(report)
+    assert "self.scale" in cause.place.code
+
+
+class Standardized(nn.Module):
+    """A convolution whose layer is never called: its weight is standardized, by statistics without a gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+
+    def forward(self, x):
+        weight = self.conv.weight
+        with torch.no_grad():
+            scale = weight.square().mean().sqrt()
+        return F.conv2d(x, weight / scale, self.conv.bias)
+
+
+class Detector(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block, self.head = Standardized(), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head(self.block(x).relu().mean([2, 3]))
+
+
+class StandardizedConv2D(paddle.nn.Conv2D):
+    cut = True
+
+    def forward(self, x):
+        scale = self.weight.square().mean().sqrt()
+        scale = scale.detach() if self.cut else scale
+        return PF.conv2d(x, self.weight / scale, self.bias)
+
+
+class WithGradient(StandardizedConv2D):
+    cut = False
+
+
+class PortDetector(paddle.nn.Layer):
+    def __init__(self, kind):
+        super().__init__()
+        self.block, self.head = kind(3, 4, 3), paddle.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head(PF.relu(self.block(x)).mean([2, 3]))
+
+
+@pytest.mark.parametrize(("kind", "right"), [(StandardizedConv2D, True), (WithGradient, False)])
+def test_parameters_that_no_pair_of_layers_has_are_compared(kind, right):
+    report = copy_and_align(Detector().eval(), PortDetector(kind), IMAGES)
+    assert report.passed is right, str(report)
+    assert right or "block.conv.weight" in str(report)
+
+
+class Heatmap(nn.Module):
+    """A bias whose gradient is zero, for a softmax takes out what all places have in common."""
+
+    def __init__(self):
+        super().__init__()
+        self.final = nn.Conv2d(3, 2, 1)
+
+    def forward(self, x):
+        big = F.interpolate(self.final(x), scale_factor=2, mode="bilinear", align_corners=True)
+        return big.flatten(2).softmax(-1) @ torch.arange(256, dtype=x.dtype)
+
+
+class PortHeatmap(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.final = paddle.nn.Conv2D(3, 2, 1)
+
+    def forward(self, x):
+        big = PF.interpolate(self.final(x), scale_factor=2, mode="bilinear", align_corners=True)
+        return PF.softmax(big.flatten(2), -1) @ paddle.arange(256, dtype=x.dtype)
+
+
+def test_a_gradient_that_is_zero_but_for_rounding_is_as_coarse_as_its_terms():
+    assert copy_and_align(Heatmap().eval(), PortHeatmap(), IMAGES).passed
