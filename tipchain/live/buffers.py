@@ -85,7 +85,8 @@ def check_buffers(
     for name in sorted(off, key=lambda one: ours.moved(one) == theirs.moved(one)):
         apart = off[name]
         path, _, leaf = name.rpartition(".")
-        port = match.get(path, paths.get(path, path))
+        holder, _, port_leaf = ported.get(name, match.get(name, name)).rpartition(".")
+        port = match.get(path, paths.get(path, holder if holder in port_layers else path))
         if port in verdicts:
             continue
         told = f"after one call its buffer `{leaf}` differs: relative {apart:.3g}"
@@ -96,10 +97,9 @@ def check_buffers(
         layer = port_layers.get(port)
         shown = f"`{port}`" if port else "the model"
         verdicts[port] = asked.fault(path, port, told, apart)
-        port_leaf = ported.get(name, match.get(name, name)).rpartition(".")[2]
         line = place_written(layer, port_leaf)
         at = f" at {line.short} (`{line.code}`)" if line else ""
-        mode = "train" if getattr(layer, "training", False) else "eval"
+        mode = "train" if getattr(layers.get(path), "training", False) else "eval"
         before, after, port_after = (
             ", ".join(f"{one:.6g}" for one in held[name].reshape(-1)[:SHOWN] * 1.0)
             for held in (ours.before, ours.after, theirs.after)

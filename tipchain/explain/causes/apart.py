@@ -231,8 +231,8 @@ class Apart:
     def statements(self, op: Op, step: Op) -> tuple[Frame, Frame]:
         """Return the port's statement and the reference's where a call of each part.
 
-        Of code that is written alike but for one statement, it is that. Where they call other functions, and their
-        statements read otherwise, it is that which reads most like the reference's of those that made what both calls are given.
+        Of code that is written alike but for one statement, it is that. Where they call other functions, it is the port's
+        statement that reads most like the reference's, if any does: that of the call, or of those that made what both are given.
         """
         if self.only_unlike is not None:
             return self.only_unlike
@@ -241,11 +241,13 @@ class Apart:
         key, number, _ = self._unlike(op, step)
         if key >= 0:
             return self._handing(op, step, key, number)
-        if op.name == step.name or not shared or likeness(here.reading, there.reading) >= LEAST_ALIKE:
+        if op.name == step.name or not shared:
             return here, there
         made = [self.makers_of[key].frames for key in shared if key in self.makers_of]
         makers = [next((one for one in each if one.code == here.code), innermost(each)) for each in made]
-        return max([here, *makers], key=lambda one: likeness(one.reading, there.reading)), there
+        alike = {one: likeness(one.reading, there.reading) for one in (here, *makers)}
+        best = max(alike, key=lambda one: alike[one])
+        return (best if alike[best] >= LEAST_ALIKE else here), there
 
     def _handing(self, op: Op, step: Op, key: int, number: int) -> tuple[Frame, Frame]:
         """Return the statements that hand two calls a tensor of the port's and the reference's, each in the place of the other."""
