@@ -124,3 +124,51 @@ class PortHeatmap(paddle.nn.Layer):
 
 def test_a_gradient_that_is_zero_but_for_rounding_is_as_coarse_as_its_terms():
     assert copy_and_align(Heatmap().eval(), PortHeatmap(), IMAGES).passed
+
+
+class Norm(paddle.nn.Layer):
+    def __init__(self, epsilon=1e-5):
+        super().__init__()
+        self.norm = paddle.nn.LayerNorm(6, epsilon=epsilon)
+
+    def forward(self, x):
+        return self.norm(x)
+
+
+class CoarseNorm(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.norm = paddle.nn.LayerNorm(6, epsilon=1e-2)
+
+    def forward(self, x):
+        return self.norm(x)
+
+
+class Norms(paddle.nn.Layer):
+    def __init__(self, kind):
+        super().__init__()
+        self.first = kind()
+        self.second = kind()
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+class TorchNorms(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.LayerNorm(6), nn.LayerNorm(6, eps=1e-3)
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"), [(Norm, "self.second = kind()"), (CoarseNorm, "self.norm = paddle.nn.LayerNorm(6, epsilon=1e-2)")]
+)
+def test_of_a_class_that_others_use_rightly_the_caller_is_told(kind, line):
+    report = copy_and_align(TorchNorms().eval(), Norms(kind), ROWS)
+    cause = report.diagnoses[0]
+    assert cause.name == "epsilon", str(report)
+    assert cause.place.code == line, str(report)
+    assert kind is CoarseNorm or not cause.corrected, "other layers of the class would break"

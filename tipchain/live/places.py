@@ -42,10 +42,16 @@ WRITERS = ("set_value", "assign")
 def place_layers(diagnoses: Iterable[Diagnosis], sides: Sides, models: tuple[object, object]) -> list[Diagnosis]:
     """Return causes with the lines that make the layers they are about, where no line is known yet."""
     finders = [_Finder(side, model) for side, model in zip(sides, models, strict=True)]
-    return [_place(one, finders[0], finders[1]) for one in diagnoses]
+    every = list(diagnoses)
+    return [
+        _place(
+            one, finders[0], finders[1], [path for other in every if other.name == one.name for path in other.layers]
+        )
+        for one in every
+    ]
 
 
-def _place(cause: Diagnosis, reference: _Finder, port: _Finder) -> Diagnosis:
+def _place(cause: Diagnosis, reference: _Finder, port: _Finder, faulty: Sequence[str]) -> Diagnosis:
     if cause.port_path in PIECES:
         return cause
     place, ours, edit = cause.place, cause.reference_place, cause.edit
@@ -68,6 +74,12 @@ def _place(cause: Diagnosis, reference: _Finder, port: _Finder) -> Diagnosis:
         # An argument that is not given has another default, which is told where it would be given.
         if frame is None or cause.code != "argument" or cause.name.replace("-", "_") in frame.reading:
             place, ours = _built_otherwise(port, reference, path, frame) or (place, ours)
+        around, port_around = (one.rpartition(".")[0] for one in (cause.reference_path, path))
+        if cause.code == "argument" and port.has_right_siblings(
+            faulty
+        ):  # who makes the layer around it gives another one
+            place, ours = port.constructed(port_around) or place, reference.constructed(around) or ours
+            cause = replace(cause, edit=None)
     return replace(cause, place=place, reference_place=ours or reference.constructed(cause.reference_path))
 
 
@@ -147,6 +159,13 @@ class _Finder:
         """Return the functions of the layers' files that build them."""
         every = (one for file in self.files for one in functions_in(file))
         return [one for one in every if not one.name.endswith(".forward")]
+
+    def has_right_siblings(self, paths: Sequence[str]) -> bool:
+        """Tell whether other layers of the class that makes a layer have none of the faults at some paths."""
+        around = {one.rpartition(".")[0] for one in paths}
+        kinds = {type(self.layers[one]) for one in around if one in self.layers and _own_classes(self.layers[one])}
+        alike = {path for path, layer in self.layers.items() if path and type(layer) in kinds}
+        return bool(alike - around)
 
     def constructed(self, path: str) -> SourceLine | None:
         """Return where a layer is made: the line that gives it to the layer around it; a model's class for itself."""
