@@ -78,7 +78,6 @@ def edits(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     """Yield the port with one edit where the two programs part: arguments, functions, operands, calls."""
     yield from _result_orders(piece, walk)
     yield from _written_before(piece, walk)
-    yield from _other_turns(piece, walk)
     for group in alike(walk.partings):
         yield from _arguments(group, piece, walk)
         yield from _function(group, piece, walk)
@@ -425,27 +424,6 @@ def _result_orders(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
             message = f"the results of {called(op)}{where} are taken in another order than the reference's: its are {list(order)}"
             fix = f"take the results of {called(op)}{where} in the order {list(order)}"
             yield _at_call("operand-order", op, None, acts, message, fix)
-
-
-def _other_turns(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield a layer's call with the tensor that the reference gives to the layer's counterpart in the call of that turn."""
-    for op in walk.ops:
-        step, given = walk.partner(op), list(walk.given(op))
-        if step is None or len(given) != 1 or len(step.given) != 1 or not walk.matched[given[0]]:
-            continue
-        wanted = walk.steps.values[step.given[0]]
-        if step.given[0] in walk.matched[given[0]] or wanted is None or wanted.shape != tuple(op.args[0].shape):
-            continue
-        key = walk.key_of(step.given[0])
-        new = f"`{name}`" if (name := piece.argument_of(wanted)) else walk.told(key) if key is not None else ""
-        if not new:
-            continue  # the port makes no such tensor: something else is wrong
-        tensor = piece.sides.port.tensor(wanted, gradient=False)
-        told, where = walk.told(given[0]), place_of(op, piece)
-        message = f"it gives {called(op)}{where} {told} in place of {new}{_at(step)}"
-        acts = {op.number: with_arguments({0: tensor})}
-        yield _at_call("operand", op, step, acts, message, f"give {called(op)}{where} {new}")
-        return
 
 
 def _written_before(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
