@@ -10,16 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tipchain.explain.causes.array_index import ArrayIndex, arranged, varies
-from tipchain.explain.causes.lines import (
-    LEAST_ALIKE,
-    Frame,
-    codes_of,
-    forwards,
-    innermost,
-    likeness,
-    only_return,
-    only_unlike,
-)
+from tipchain.explain.causes.lines import Frame, codes_of, forwards, innermost, likeness, only_return, only_unlike
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, LAYOUT, Op, Program, has_own_backward, is_plain, numpy_of
 from tipchain.explain.causes.walk import Walk
@@ -232,7 +223,7 @@ class Apart:
         """Return the port's statement and the reference's where a call of each part.
 
         Of code that is written alike but for one statement, it is that. Where they call other functions, it is the port's
-        statement that reads most like the reference's, if any does: that of the call, or of those that made what both are given.
+        statement that reads most like the reference's: that of the call, or of those that made what both calls are given.
         """
         if self.only_unlike is not None:
             return self.only_unlike
@@ -245,9 +236,7 @@ class Apart:
             return here, there
         made = [self.makers_of[key].frames for key in shared if key in self.makers_of]
         makers = [next((one for one in each if one.code == here.code), innermost(each)) for each in made]
-        alike = {one: likeness(one.reading, there.reading) for one in (here, *makers)}
-        best = max(alike, key=lambda one: alike[one])
-        return (best if alike[best] >= LEAST_ALIKE else here), there
+        return max([here, *makers], key=lambda one: likeness(one.reading, there.reading)), there
 
     def _handing(self, op: Op, step: Op, key: int, number: int) -> tuple[Frame, Frame]:
         """Return the statements that hand two calls a tensor of the port's and the reference's, each in the place of the other."""
