@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import secrets
 import shutil
 import sys
 import time
@@ -23,7 +22,7 @@ import numpy as np
 from filelock import FileLock
 
 import tipchain
-from tipchain.core.files import RUN_VARIABLE, append, atomic_write, commit, made_in, run_header
+from tipchain.core.files import RUN_VARIABLE, append, atomic_write, commit, made_in, replacing_path, run_header
 from tipchain.core.json_text import JsonObject
 from tipchain.core.machine import CPUINFO, core_count, installed_versions
 from tipchain.core.progress import Progress, Stages
@@ -572,13 +571,11 @@ def default_threads(sides: int) -> int:
 
 def link(source: Path, target: Path) -> None:
     """Let ``target`` be the same file as ``source``, or a copy where the file system has no hard links; in one step."""
-    beside = target.with_name(f".{secrets.token_hex(4)}.{target.name}")
-    try:
-        os.link(source, beside)
-    except OSError:
-        shutil.copyfile(source, beside)
-    os.replace(beside, target)  # noqa: PTH105
-    beside.unlink(missing_ok=True)  # a file is not renamed over another name of itself
+    with replacing_path(target) as beside:
+        try:
+            os.link(source, beside)
+        except OSError:
+            shutil.copyfile(source, beside)
 
 
 def stage_files(stage: str, sides: Sequence[str] = SIDES) -> tuple[str, ...]:

@@ -322,27 +322,13 @@ def fake_batch(case: Case, size: int) -> dict[str, Array]:
 # A model over the whole evaluation set; several stages need it.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluationOutputs:
-    """A model's outputs over the evaluation set, in order, and the values of the case's metric.
+def run_evaluation(bench: Bench, model: Model) -> tuple[dict[str, Array], dict[str, int], Nested, Nested]:
+    """Run ``model``, which is in eval mode, over the whole evaluation set.
 
-    Attributes:
-        output: the outputs of all batches joined along axis 0, in the model's own structure.
-        label: the labels, likewise.
-        metrics: percent, float32 of shape (1,).
-        samples: number of samples in the set.
-        nan: number of NaN among the outputs: a ranking of NaN looks like any other.
+    Return the metrics in percent, float32 of shape (1,); the numbers of samples and of NaN among the outputs, for a ranking
+    of NaN looks like any other; the outputs of all batches joined along axis 0, in the model's own structure; the labels,
+    likewise.
     """
-
-    output: Nested
-    label: Nested
-    metrics: dict[str, Array]
-    samples: int
-    nan: int
-
-
-def run_evaluation(bench: Bench, model: Model) -> EvaluationOutputs:
-    """Run ``model``, which is in eval mode, over the whole evaluation set."""
     framework, dataset = bench.framework, bench.dataset("val")
     batches: list[tuple[Nested, Nested]] = []
     nan: list[int] = []
@@ -357,4 +343,4 @@ def run_evaluation(bench: Bench, model: Model) -> EvaluationOutputs:
         metrics = as_arrays(measure(framework, bench.builder("metric")(), batches))
         output, labels = (concat_outputs(framework, [batch[n] for batch in batches]) for n in (0, 1))
         map_nested(count, output)
-    return EvaluationOutputs(output=output, label=labels, metrics=metrics, samples=len(dataset), nan=sum(nan))
+    return metrics, {"samples": len(dataset), "nan": sum(nan)}, output, labels

@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
@@ -59,23 +59,6 @@ UNLISTED = "paddle2onnx does not list: "
 NOT_CONVERTED = "paddle2onnx cannot convert the program"
 LEFT_OUT = "`inference: {onnx: false}` in the case leaves ONNX out"
 MODEL = "model.onnx"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineEnd:
-    """How an engine ended.
-
-    Attributes:
-        outputs: by batch, the outputs in the program's order.
-        errors: by batch, why it could not be run; under ``""`` why none could be.
-        versions: of the engine's packages, as far as it came.
-        skipped: why it was left out.
-    """
-
-    outputs: Mapping[str, Sequence[Array]] = field(default_factory=dict)
-    errors: Mapping[str, str] = field(default_factory=dict)
-    versions: Mapping[str, str] = field(default_factory=dict)
-    skipped: str = ""
 
 
 def convert(folder: Path, opset: int) -> None:
@@ -178,6 +161,8 @@ def _one_line(error: Exception) -> str:
 PADDLE, ONNX = "paddle_inference", "onnx"
 Batches = Mapping[str, Mapping[str, Array]]
 """Inputs by name, by the batch's name."""
+EngineEnd = tuple[Mapping[str, Sequence[Array]], JsonObject]
+"""An engine's outputs by batch, in the program's order; why it was left out, what kept it from batches ("": from all), versions."""
 
 
 def record(bench: Bench) -> Recording:
@@ -201,17 +186,14 @@ def record(bench: Bench) -> Recording:
     # What an engine could not run has no key.
     arrays: dict[str, Array] = {}
     reference: dict[str, Array] = {}
-    for name, engine in engines.items():
-        for batch, outputs in engine.outputs.items():
+    for name, (given_out, _) in engines.items():
+        for batch, outputs in given_out.items():
             keys = [f"{name}/{output}@{batch}" for output in names]
             extra = [f"{name}/output {number}@{batch}" for number in range(len(keys), len(outputs))]
             reference |= dict(zip(keys, expected[batch], strict=True))
             arrays |= dict(zip([*keys, *extra], outputs, strict=False))
     details: JsonObject = {
-        "engines": {
-            name: {"skipped": engine.skipped, "errors": engine.errors, "versions": engine.versions}
-            for name, engine in engines.items()
-        },
+        "engines": {name: facts for name, (_, facts) in engines.items()},
         "repeats": repeats,
         "moved": _moved(bench, model, batches, arrays, reference) if repeats else {},
     }
@@ -255,17 +237,20 @@ def _run_engines(bench: Bench, folder: Path, batches: Batches) -> dict[str, Engi
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing or not bench.case.inference.onnx:
         reason = f"{' and '.join(missing)} not installed: {HOW_TO_INSTALL}"
-        return {PADDLE: paddle(), **({ONNX: EngineEnd(skipped=reason)} if bench.case.inference.onnx else {})}
+        skipped: EngineEnd = {}, {"skipped": reason, "errors": {}, "versions": {}}
+        return {PADDLE: paddle(), **({ONNX: skipped} if bench.case.inference.onnx else {})}
     log, named = bench.folder / "inference_onnx.log", packages_distributions()
     packages = {name: version(named[name][0]) for name in PACKAGES if name in named}  # or another build, such as -gpu
     process = start_process(convert, folder, bench.case.inference.opset, log=log)
-    try:
-        ends = {PADDLE: paddle()}  # while the other converts
+
+    def converted() -> OnnxSession:
         process.join()
         if process.exitcode:
-            failed = {"": _why_not_converted(process.exitcode, log)}
-            return {**ends, ONNX: EngineEnd(errors=failed, versions=packages)}
-        return {**ends, ONNX: _run_engine(lambda: OnnxSession(folder / MODEL), batches, packages)}
+            raise EngineError(_why_not_converted(process.exitcode, log))
+        return OnnxSession(folder / MODEL)
+
+    try:  # Paddle's while the other converts
+        return {PADDLE: paddle(), ONNX: _run_engine(converted, batches, packages)}
     finally:
         process.kill()
         process.join()
@@ -274,18 +259,18 @@ def _run_engines(bench: Bench, folder: Path, batches: Batches) -> dict[str, Engi
 def _run_engine(
     load: Callable[[], Predictor | OnnxSession], batches: Batches, versions: Mapping[str, str]
 ) -> EngineEnd:
+    outputs: dict[str, Sequence[Array]] = {}
+    errors: dict[str, str] = {}
     try:
         engine = load()
     except EngineError as error:
-        return EngineEnd(errors={"": str(error)}, versions=versions)
-    outputs: dict[str, Sequence[Array]] = {}
-    errors: dict[str, str] = {}
-    for batch, inputs in batches.items():
+        errors[""] = str(error)
+    for batch, inputs in () if errors else batches.items():
         try:
             outputs[batch] = engine.run(inputs)
         except EngineError as error:  # noqa: PERF203  (the other batches still count)
             errors[batch] = str(error)
-    return EngineEnd(outputs=outputs, errors=errors, versions=versions)
+    return outputs, {"skipped": "", "errors": errors, "versions": versions}
 
 
 # Judge inference: every output of each engine, and what kept an engine from giving one.

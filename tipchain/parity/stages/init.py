@@ -25,7 +25,7 @@ from tipchain.numbers.two_samples import (
 )
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.stages.bench import Bench, Recording
-from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
+from tipchain.parity.stages.judging import ALPHA, Dumps, Judged, Rules, details
 
 # Step 10 of the guide, initial values: the parameters of freshly built models, over several seeds.
 
@@ -124,8 +124,6 @@ class Look:
 # Judge initial values: what is the same in every model exactly, what is random as distributions.
 
 
-ALPHA = 1e-3
-"""Probability of a false alarm over all parameters together, where the dumps name none."""
 TESTS = 4
 """Mean, standard deviation, kurtosis, distribution."""
 
@@ -172,7 +170,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     verdicts: dict[str, Verdict] = {}
     tolerances: dict[str, Tolerance] = {}
     random: list[str] = []
-    for name in [*expected, *(name for name in actual if name not in expected)]:
+    for name in {**expected, **actual}:
         mismatch = _mismatch(name, expected, actual)
         if mismatch:
             verdicts[name] = mismatch
@@ -189,12 +187,12 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     if not verdicts:
         reason = "nothing was compared: the models have no parameters"
         verdicts["parameters"] = Verdict(Outcome.ERROR, "parameters", reason)
-    ordered = dict.fromkeys(name for name in [*expected, *actual, *verdicts] if name in verdicts)
     few = [name for name in random if expected[name].values.size < 100]
     note = (
         f"fewer than 100 values, so that only large differences can be seen: {', '.join(few)}; more init.seeds see more"
     )
-    return Judged(verdicts=[verdicts[name] for name in ordered], tolerances=tolerances, notes=[note] if few else [])
+    ordered = [verdicts[name] for name in {**expected, **actual, **verdicts}]
+    return Judged(verdicts=ordered, tolerances=tolerances, notes=[note] if few else [])
 
 
 def _parameters(record: Record) -> dict[str, _Parameter]:

@@ -29,6 +29,8 @@ from tipchain.parity.envelope import FACTOR, FLOOR_ULPS
 
 BENCHMARK = "benchmark"
 """The side of a dump of published numbers."""
+ALPHA = 1e-3
+"""Probability of a false alarm over all that is random in a stage, where the dumps name none."""
 LEAST_ENVELOPE = f"the least envelope, {FLOOR_ULPS} units in the last place"
 """The envelope that losses are held to where the reference's own was not recorded."""
 

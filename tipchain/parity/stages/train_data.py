@@ -20,7 +20,7 @@ from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, like, split
 from tipchain.parity.stages.data import judge_files, read_batches
-from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
+from tipchain.parity.stages.judging import ALPHA, Dumps, Judged, Rules, details
 
 # A few numbers that tell how an image was augmented, whatever did it.
 
@@ -116,14 +116,13 @@ def _read_samples(bench: Bench, dataset: Dataset) -> tuple[dict[str, Array], dic
     files: list[str] = []
     # A data set that takes other samples in every epoch, or other parts of them, hears of the epoch.
     set_epoch = getattr(dataset, "set_epoch", None)
-    epochs = settings.epochs if set_epoch is not None else 1
-    for epoch in range(epochs):
-        if set_epoch is not None and epochs > 1:
+    for epoch in range(settings.epochs if set_epoch is not None else 1):
+        if set_epoch is not None:
             set_epoch(epoch)
         found, names = read_batches(bench, dataset, batches, f"epoch_{epoch}/" if epoch else "")
         arrays |= found
         files += names
-    if set_epoch is not None and epochs > 1:
+    if set_epoch is not None:
         set_epoch(0)
     again = (bench.framework.array(image) for image, _, _ in bench.framework.batches(dataset, batches))
     random = any(one.tobytes() != arrays[f"dataloader_{number}"].tobytes() for number, one in enumerate(again))
@@ -236,10 +235,8 @@ def _judge_batches(expected: _Orders, actual: _Orders) -> tuple[Outcome, str]:
         return Outcome.FAIL, f"the loader of the {' and the '.join(sides)} gave no batch"
     for number, (left, right) in enumerate(zip(expected.sizes, actual.sizes, strict=False)):
         if not np.array_equal(left, right):
-            reason, rest = (
-                f"epoch {number}: expected {_batches(left)}, actual {_batches(right)}",
-                expected.length % int(left.max()),
-            )
+            reason = f"epoch {number}: expected {_batches(left)}, actual {_batches(right)}"
+            rest = expected.length % int(left.max())
             for shorter, longer, words in (
                 (left, right, "the port keeps a smaller last batch that the reference leaves out"),
                 (right, left, "the port leaves out a smaller last batch that the reference keeps"),
@@ -295,8 +292,6 @@ def _judge_manner(expected: _Orders, actual: _Orders) -> tuple[Outcome, str]:
 
 
 VALUES = ("length", "dataloader_", "label_", "epoch_")
-ALPHA = 1e-3
-"""Probability of a false alarm over all random quantities together, where the dumps name none."""
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
 """Share of a value by which float32 may have rounded it."""
 
@@ -384,7 +379,7 @@ def _judge_draws(dumps: Dumps) -> list[Verdict]:
     alpha = float(details(dumps.reference).get("alpha", ALPHA))
     left, right = _drawn(dumps.reference), _drawn(dumps.port)
     quantities, verdicts = [], []
-    for name in [*left, *(name for name in right if name not in left)]:
+    for name in {**left, **right}:
         reason, outcome, finite = "", Outcome.FAIL, True
         if name not in right:
             reason = "drawn by the reference alone"
