@@ -453,7 +453,7 @@ def align(
                 judgement = _judge(request, stage, sides, rules)
                 if full and not full.noise and leaves_unknown(judgement):
                     ready = []
-                    if sides[0].finished:  # torch is asked for more once it has done the rest
+                    if not sides[0].left:  # torch is asked for more once it has done the rest
                         full = replace(full, stages=(stage,), noise=True, since=since if cache else 0.0)
                         sides[0] = sides[0].again(full, request.timeout_s)
                     continue
@@ -473,7 +473,7 @@ def align(
 
 def show_recording(progress: Progress, stages: Sequence[str], sides: Sequence[RecordingSide]) -> None:
     """Show the stage that the slower side is at, and the work of each side."""
-    running = {one.side: one.current for one in sides if not one.finished}
+    running = {one.side: one.current for one in sides if one.left}
     stage = min(filter(None, running.values()), key=stages.index, default="")
     if not stage:
         progress.stage(f"starting {' and '.join(running)}")

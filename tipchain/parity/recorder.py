@@ -223,6 +223,7 @@ class RecordingSide:
         timeout_s: how long the side may take in all.
 
     Attributes:
+        left: the stages that are not accounted for.
         current: the stage that the process is at, or "".
     """
 
@@ -305,11 +306,6 @@ class RecordingSide:
         self.events.close()
         for path in Path(self.job.folder).glob(f".*_{self.side}.safetensors"):  # what a process that was ended was at
             path.unlink(missing_ok=True)
-
-    @property
-    def finished(self) -> bool:
-        """Whether every stage is accounted for."""
-        return not self.left
 
 
 LARGE_WEIGHTS = 2**26

@@ -336,49 +336,31 @@ def _has(record: Record, builder: str) -> bool:
     return bool(details(record).get(builder, any(key.startswith(keys[builder]) for key in record.arrays)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Quantity:
-    """A random number that both sides drew many times; ``name`` is its verdict's subject."""
-
-    name: str
-    expected: Array
-    actual: Array
-
-    def p_values(self) -> list[float]:
-        left, right = self.expected, self.actual
-        if self.values.size == 1:
-            return []
-        if self.values.size == 2:
-            high = self.values[1]
-            hits = [int((one == high).sum()) for one in (left, right)]
-            return [compare_share(hits[0], left.size, hits[1], right.size)]
-        return [compare_mean(left, right), compare_spread(left, right), compare_distribution(left, right)[1]]
-
-    @property
-    def values(self) -> Array:
-        return np.unique(np.concatenate([self.expected, self.actual]))
-
-    def describe(self) -> str:
-        values, left, right = self.values, self.expected, self.actual
-        draws = f"{left.size} draws" if left.size == right.size else f"{left.size} and {right.size} draws"
-        if values.size == 1:
-            return f"always {values[0]:.6g}, {draws}"
-        if values.size == 2:
-            shares = [float((one == values[1]).mean()) for one in (left, right)]
-            return f"{values[1]:.6g} in {shares[0]:.1%} of the draws expected, {shares[1]:.1%} found, else {values[0]:.6g} · {draws}"
-        parts = [
-            f"mean {left.mean():.4g} expected, {right.mean():.4g} found",
-            f"std {left.std():.4g} expected, {right.std():.4g} found",
-            f"from {left.min():.4g} to {left.max():.4g} expected, {right.min():.4g} to {right.max():.4g} found",
-        ]
-        return f"{'; '.join(parts)} · {draws}"
+def _compare(left: Array, right: Array) -> tuple[list[float], str]:
+    """Return the p-values of a random number that both sides drew many times, and in words what they drew."""
+    values = np.unique(np.concatenate([left, right]))
+    draws = f"{left.size} draws" if left.size == right.size else f"{left.size} and {right.size} draws"
+    if values.size == 1:
+        return [], f"always {values[0]:.6g}, {draws}"
+    if values.size == 2:
+        hits = [int((one == values[1]).sum()) for one in (left, right)]
+        shares = f"{hits[0] / left.size:.1%} of the draws expected, {hits[1] / right.size:.1%} found"
+        p = compare_share(hits[0], left.size, hits[1], right.size)
+        return [p], f"{values[1]:.6g} in {shares}, else {values[0]:.6g} · {draws}"
+    parts = [
+        f"mean {left.mean():.4g} expected, {right.mean():.4g} found",
+        f"std {left.std():.4g} expected, {right.std():.4g} found",
+        f"from {left.min():.4g} to {left.max():.4g} expected, {right.min():.4g} to {right.max():.4g} found",
+    ]
+    tests = [compare_mean(left, right), compare_spread(left, right), compare_distribution(left, right)[1]]
+    return tests, f"{'; '.join(parts)} · {draws}"
 
 
 def _judge_draws(dumps: Dumps) -> list[Verdict]:
     """Judge every random quantity; Holm's correction counts all tests of them."""
     alpha = float(details(dumps.reference).get("alpha", ALPHA))
     left, right = _drawn(dumps.reference), _drawn(dumps.port)
-    quantities, verdicts = [], []
+    compared, verdicts = dict[str, tuple[list[float], str]](), []
     for name in {**left, **right}:
         reason, outcome, finite = "", Outcome.FAIL, True
         if name not in right:
@@ -400,16 +382,15 @@ def _judge_draws(dumps: Dumps) -> list[Verdict]:
         pair = merged[: left[name].size], merged[left[name].size :]
         if name.startswith("pixels/"):
             pair = _without_images(*pair, int(details(dumps.reference).get("images", 1)))
-        quantities.append(_Quantity(name=name, expected=pair[0], actual=pair[1]))
-    tests = [one.p_values() for one in quantities]
-    adjusted = iter(adjust([p for found in tests for p in found]))
-    for quantity, found in zip(quantities, tests, strict=True):
-        p = min((next(adjusted) for _ in found), default=1.0)
+        compared[name] = _compare(*pair)
+    adjusted = iter(adjust([p for tests, _ in compared.values() for p in tests]))
+    for name, (tests, words) in compared.items():
+        p = min((next(adjusted) for _ in tests), default=1.0)
         if p <= alpha:
-            reason = f"other distributions: {quantity.describe()} · p {max(p, 1e-300):.1g} after correction"
-            verdicts.append(Verdict(Outcome.FAIL, quantity.name, reason))
+            reason = f"other distributions: {words} · p {max(p, 1e-300):.1g} after correction"
+            verdicts.append(Verdict(Outcome.FAIL, name, reason))
         else:
-            verdicts.append(Verdict(Outcome.PASS, quantity.name, quantity.describe()))
+            verdicts.append(Verdict(Outcome.PASS, name, words))
     return verdicts
 
 
