@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -187,7 +186,6 @@ CHANCE = 1e-3
 """Two shuffled epochs of so few samples that they agree more often than this tell nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Orders:
     """One side's epochs.
 
@@ -198,19 +196,12 @@ class _Orders:
         length: samples in the data set.
     """
 
-    epochs: Sequence[Array]
-    sizes: Sequence[Array]
-    repeat: Array
-    length: int
-
-    @classmethod
-    def of(cls, record: Record) -> _Orders:
+    def __init__(self, record: Record) -> None:
         count = sum(f"order_{key[6:]}" in record.arrays for key in record.arrays if key.startswith("sizes_"))
-        epochs = [np.asarray(record.arrays[f"order_{epoch}"]) for epoch in range(count)]
-        sizes = [np.asarray(record.arrays[f"sizes_{epoch}"]) for epoch in range(count)]
-        length = int(np.asarray(record.arrays["length"])[0])
-        repeat = np.asarray(record.arrays.get("repeat", np.array([], dtype=np.int64)))
-        return cls(epochs=epochs, sizes=sizes, repeat=repeat, length=length)
+        self.epochs = [np.asarray(record.arrays[f"order_{epoch}"]) for epoch in range(count)]
+        self.sizes = [np.asarray(record.arrays[f"sizes_{epoch}"]) for epoch in range(count)]
+        self.repeat = np.asarray(record.arrays.get("repeat", np.array([], dtype=np.int64)))
+        self.length = int(np.asarray(record.arrays["length"])[0])
 
     @property
     def manner(self) -> str:
@@ -313,7 +304,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     samples = dumps.with_keys(lambda key: key.startswith(VALUES) and not (any(random) and "dataloader_" in key))
     verdicts = [*judge_files(dumps), *named]
     if all("order_0" in record.arrays for record in (dumps.reference, dumps.port)):
-        sides = _Orders.of(dumps.reference), _Orders.of(dumps.port)
+        sides = _Orders(dumps.reference), _Orders(dumps.port)
         again = ["the same order" if np.array_equal(one.epochs[0], one.repeat) else "another order" for one in sides]
         repeat = Outcome.PASS, f"epoch 0 again after the same seed: {again[0]} on both sides"
         if again[0] != again[1]:
