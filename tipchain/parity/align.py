@@ -36,6 +36,7 @@ from tipchain.parity.recorder import RecordingJob, RecordingSide, listen
 from tipchain.parity.stages.judging import BENCHMARK, Judged, Rules, foreign, judge_stage, leaves_unknown, unjudged
 from tipchain.parity.weights import GivenInputs, Prepared, prepare
 from tipchain.report.model import RunReport, dump_report
+from tipchain.weights.structure import group_by
 
 # torch's dumps of earlier runs: a stage is not recorded again while all that it rests on is as it was.
 #
@@ -312,10 +313,8 @@ def keep_report(report: RunReport, request: AlignRequest, out: Path) -> None:
     path = out / LATEST / VERDICTS
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f".{VERDICTS}.lock")):
-        ended: dict[str, list[Outcome]] = {}
-        for one in report.verdicts:
-            ended.setdefault(one.subject.partition("/")[0], []).append(one.outcome)
-        known = read_verdicts(out) | {stage: worst(outcomes) for stage, outcomes in ended.items()}
+        ended = group_by(report.verdicts, lambda one: one.subject.partition("/")[0])
+        known = read_verdicts(out) | {stage: worst(one.outcome for one in ones) for stage, ones in ended.items()}
         atomic_write(path, json.dumps({stage: outcome.value for stage, outcome in known.items()}) + "\n")
 
 

@@ -30,6 +30,7 @@ from tipchain.parity.envelope import FACTOR
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, fake_batch
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
+from tipchain.weights.structure import group_by
 
 # An exported program in onnxruntime, converted by paddle2onnx in a process of its own: where paddle2onnx meets an operator
 # that it cannot convert, it ends the process that it runs in, and it prints as it likes.
@@ -206,9 +207,7 @@ def _eager(bench: Bench, model: Model, inputs: Mapping[str, Array]) -> tuple[lis
     with framework.inference():
         output = model(*(framework.tensor(array) for array in inputs.values()))
     named = flatten_outputs(framework, output, bench.case.outputs)
-    names: dict[int, list[str]] = {}
-    for name, tensor in named.items():
-        names.setdefault(id(tensor), []).append(name)  # a tensor returned twice has two names
+    names = group_by(named, lambda name: id(named[name]))  # a tensor returned twice has two names
     ordered = output_tensors(output)
     return [names[id(tensor)].pop(0) for tensor in ordered], [framework.array(tensor) for tensor in ordered]
 

@@ -14,6 +14,7 @@ from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import Dumps, Judged, Rules
 from tipchain.parity.stages.optimizer import build_subject, draw, multiplied, open_variant, sample, update, variants
+from tipchain.weights.structure import group_by
 
 GRADIENTS = (0.0, 1e-4, 1e-2, 1.0)
 """Sizes of the gradients. Without any, decay alone moves the parameters; optimizers that divide by the gradient's size
@@ -123,9 +124,6 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     if not labels:
         return Judged(verdicts=(Verdict(Outcome.ERROR, "dump", "nothing was compared: no parameters"),))
     judged = Judged(verdicts=[Verdict(Outcome.FAIL, label, "not in the reference") for label in extra])
-    groups: dict[str, list[str]] = {}
-    for label in labels:
-        groups.setdefault(label.rpartition("/")[0], []).append(label)
     unequal = [
         key
         for key in reference
@@ -134,7 +132,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     if unequal:
         reason = f"the sides did not start equal: {', '.join(unequal)}"
         return Judged(verdicts=[Verdict(Outcome.ERROR, "inputs", reason)])
-    for variant, members in groups.items():
+    for variant, members in group_by(labels, lambda label: label.rpartition("/")[0]).items():
         judged += _judge_variant(variant, members, dumps, rules)
     return judged
 
