@@ -22,7 +22,7 @@ from tipchain import __version__
 from tipchain.core.blame import blame, users_fault
 from tipchain.core.files import sha256_of
 from tipchain.core.json_text import JsonObject, as_json, parse_as
-from tipchain.core.machine import end_with_parent, how_ended, paddle_kernels
+from tipchain.core.machine import THREADS, end_with_parent, how_ended, paddle_kernels
 from tipchain.errors import MissingFrameworkError, TipchainError, UsageError, WeightsError
 from tipchain.frameworks import Framework, load_framework
 from tipchain.modes import INFO, dump_name, parse_device, tensors_name
@@ -338,14 +338,12 @@ def model_environment() -> dict[str, str]:
 
 def _environment(job: RecordingJob) -> dict[str, str]:
     """Return the recorder's environment: equal threads on both sides, TF32 off, large pages for a large model."""
-    threads, files = str(job.threads), {Path(needs.weights) for needs in job.needs.values() if needs.weights}
+    files = {Path(needs.weights) for needs in job.needs.values() if needs.weights}
     large = any(path.is_file() and path.stat().st_size >= LARGE_WEIGHTS for path in files)
     return {
         **({"GLIBC_TUNABLES": LARGE_BLOCKS} if large else {}),
         **model_environment(),
-        "OMP_NUM_THREADS": threads,
-        "MKL_NUM_THREADS": threads,
-        "OPENBLAS_NUM_THREADS": threads,
+        **dict.fromkeys(THREADS, str(job.threads)),
         "NVIDIA_TF32_OVERRIDE": "0",
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
         "PYTHONUNBUFFERED": "1",
