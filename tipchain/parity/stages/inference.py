@@ -92,39 +92,37 @@ def _why_not_converted(code: int, log: Path) -> str:
     return "; ".join([reason, *unlisted, LEFT_OUT, f"log: {log}"])
 
 
-class OnnxSession:
-    """An ONNX model, loaded by onnxruntime.
+Engine = Callable[[Mapping[str, Array]], Sequence[Array]]
+"""A loaded program: inputs by name to outputs in its order. It raises an `EngineError` where it cannot be run on them."""
+
+
+def load_onnx(model: Path) -> Engine:
+    """Return an ONNX model, loaded by onnxruntime.
 
     Raises:
         EngineError: onnxruntime cannot load it.
     """
+    try:
+        import onnxruntime
 
-    def __init__(self, model: Path) -> None:
-        try:
-            import onnxruntime
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # notes about unused initializers go nowhere
+        options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
+        session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise EngineError(f"onnxruntime cannot load the ONNX model: {_one_line(error)}") from error
+    wanted = [one.name for one in session.get_inputs()]
 
-            options = onnxruntime.SessionOptions()
-            options.log_severity_level = 3  # notes about unused initializers go nowhere
-            options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
-            self._session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-        except Exception as error:
-            raise EngineError(f"onnxruntime cannot load the ONNX model: {_one_line(error)}") from error
-
-    def run(self, inputs: Mapping[str, Array]) -> Sequence[Array]:
-        """Return the outputs for inputs by name.
-
-        Raises:
-            EngineError: it cannot be run on them.
-        """
-        wanted = [one.name for one in self._session.get_inputs()]
-        unknown = [name for name in wanted if name not in inputs]
-        if unknown:
+    def run(inputs: Mapping[str, Array]) -> Sequence[Array]:
+        if unknown := [name for name in wanted if name not in inputs]:
             raise EngineError(f"the ONNX model wants {unknown[0]!r}; given: {', '.join(inputs)}")
         try:
-            outputs: Sequence[Array] = self._session.run(None, {name: inputs[name] for name in wanted})
+            outputs: Sequence[Array] = session.run(None, {name: inputs[name] for name in wanted})
         except Exception as error:  # onnxruntime raises classes of its own
             raise EngineError(f"onnxruntime cannot run it: {_one_line(error)}") from error
         return outputs
+
+    return run
 
 
 def is_listed(name: str, listed: Iterable[str]) -> bool:
@@ -232,7 +230,7 @@ def _moved(
 def _run_engines(bench: Bench, folder: Path, batches: Batches) -> dict[str, EngineEnd]:
     threads, versions = int(os.environ.get("OMP_NUM_THREADS", "1")), bench.framework.versions()
     device = parse_device(getattr(bench.framework, "place", "cpu"))
-    paddle = partial(_run_engine, lambda: Predictor(folder, device=device, threads=threads), batches, versions)
+    paddle = partial(_run_engine, lambda: Predictor(folder, device=device, threads=threads).run, batches, versions)
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing or not bench.case.inference.onnx:
         reason = f"{' and '.join(missing)} not installed: {HOW_TO_INSTALL}"
@@ -242,11 +240,11 @@ def _run_engines(bench: Bench, folder: Path, batches: Batches) -> dict[str, Engi
     packages = {name: version(named[name][0]) for name in PACKAGES if name in named}  # or another build, such as -gpu
     process = start_process(convert, folder, bench.case.inference.opset, log=log)
 
-    def converted() -> OnnxSession:
+    def converted() -> Engine:
         process.join()
         if process.exitcode:
             raise EngineError(_why_not_converted(process.exitcode, log))
-        return OnnxSession(folder / MODEL)
+        return load_onnx(folder / MODEL)
 
     try:  # Paddle's while the other converts
         return {PADDLE: paddle(), ONNX: _run_engine(converted, batches, packages)}
@@ -255,9 +253,7 @@ def _run_engines(bench: Bench, folder: Path, batches: Batches) -> dict[str, Engi
         process.join()
 
 
-def _run_engine(
-    load: Callable[[], Predictor | OnnxSession], batches: Batches, versions: Mapping[str, str]
-) -> EngineEnd:
+def _run_engine(load: Callable[[], Engine], batches: Batches, versions: Mapping[str, str]) -> EngineEnd:
     outputs: dict[str, Sequence[Array]] = {}
     errors: dict[str, str] = {}
     try:
@@ -266,7 +262,7 @@ def _run_engine(
         errors[""] = str(error)
     for batch, inputs in () if errors else batches.items():
         try:
-            outputs[batch] = engine.run(inputs)
+            outputs[batch] = engine(inputs)
         except EngineError as error:  # noqa: PERF203  (the other batches still count)
             errors[batch] = str(error)
     return outputs, {"skipped": "", "errors": errors, "versions": versions}
