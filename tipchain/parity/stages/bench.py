@@ -34,11 +34,7 @@ NOISE_RUNS = 4
 # A case's metric: called once on everything, or fed batch by batch.
 
 
-Batch = tuple[Tensor, Tensor]
-"""A model's output for one batch, and the labels."""
-
-
-def measure(framework: Framework, metric: Metric, batches: Sequence[Batch]) -> dict[str, float]:
+def measure(framework: Framework, metric: Metric, batches: Sequence[tuple[Tensor, Tensor]]) -> dict[str, float]:
     """Return a metric's values of all batches together.
 
     Args:
@@ -46,7 +42,7 @@ def measure(framework: Framework, metric: Metric, batches: Sequence[Batch]) -> d
         metric: what ``build_metric()`` gave: a callable ``metric(output, label)``, which is called once, on all
             batches joined along axis 0; or an object with ``update(output, label)``, called with one batch after
             another, and ``compute()``. Either gives numbers in percent by name.
-        batches: outputs and labels, at least one.
+        batches: a model's output for each batch, and the labels, at least one.
 
     Raises:
         UsersError: the metric is neither, or what it gives is no mapping of names to single numbers.
