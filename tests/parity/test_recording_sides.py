@@ -31,7 +31,7 @@ def side(monkeypatch, tmp_path):
 
 
 def until_finished(side):
-    while not side.finished:
+    while side.left:
         listen([side])
 
 

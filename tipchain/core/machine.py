@@ -270,7 +270,8 @@ def kept_import(name: str) -> Iterator[None]:
 # What results depend on besides the code, and how processes ended.
 
 
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+THREAD_VARIABLES = (*THREADS, "CUDA_VISIBLE_DEVICES")
 
 CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV)
 """The signals that end a process which did not mean to end."""

@@ -209,29 +209,14 @@ class Reader:
         self.data = {str(key): value for key, value in (document.data if data is None else data).items()}
         self.asked: list[str] = []
 
-    def error(
-        self,
-        key: str | Path_ | None,
-        message: str,
-        *,
-        found: object = None,
-        expected: object = None,
-        hint: str | None = None,
-    ) -> InputError:
-        """Return an error that names file, line and key."""
+    def error(self, key: str | Path_ | None, message: str, **facts: Json) -> InputError:
+        """Return an error that names file, line and key; ``facts``: what else an `InputError` has, found, expected and hint."""
         path = (*self.path, *((key,) if isinstance(key, str) else key or ()))
-        if hint is None and isinstance(key, str) and key not in self.data:
+        if facts.get("hint") is None and isinstance(key, str) and key not in self.data:
             meant = closest(key, tuple(one for one in self.data if one not in self.asked))
-            hint = None if meant is None else f"line {self.document.line((*self.path, meant))} has {meant!r}"
-        return self.document.error(
-            message,
-            file=self.document.file,
-            line=self.document.line(path),
-            key=".".join(path),
-            found=found,
-            expected=expected,
-            hint=hint,
-        )
+            facts["hint"] = None if meant is None else f"line {self.document.line((*self.path, meant))} has {meant!r}"
+        line = self.document.line(path)
+        return self.document.error(message, file=self.document.file, line=line, key=".".join(path), **facts)
 
     def unknown(
         self, key: str | Path_, known: Collection[str], message: str = "is not known", found: object = None

@@ -23,6 +23,7 @@ from tipchain.live.request import LiveRequest
 from tipchain.live.results import LiveResults
 from tipchain.numbers.tolerance import EXPLAINED
 from tipchain.weights.sides import join
+from tipchain.weights.structure import group_by
 
 DESCRIBING = frozenset({"nan", "parting"})
 """Causes that only describe: a difference of the same layer's construction stands in their place."""
@@ -107,10 +108,8 @@ def explain_layers(
     for fault in verdicts:
         if fault.at_fault:
             faults.setdefault(fault.port_path, fault)
-    built: dict[str, tuple[object, ...]] = {}
-    for one in serious:
-        if one.code in BUILT:
-            built[one.port_path] = (*built.get(one.port_path, ()), (one.name, one.reference, one.port))
+    ways = group_by([one for one in serious if one.code in BUILT], lambda one: one.port_path)
+    built = {path: tuple((one.name, one.reference, one.port) for one in ones) for path, ones in ways.items()}
     found: list[Diagnosis] = []
     settled: dict[tuple[object, ...], Diagnosis] = {}
     by_type: dict[tuple[str, str], list[Diagnosis]] = {}
@@ -249,12 +248,9 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Diagnos
         if not (not one.is_known and one.port_path in untried)
         and not (DESCRIBING & {one.code, one.name} and one.port_path in paths)
     ]
-    groups: dict[tuple[object, ...], list[Diagnosis]] = {}
-    for one in serious:
-        groups.setdefault(_alike(one), []).append(one)
     more = [
         replace(ones[0], paths=tuple(one.port_path for one in ones) if len(ones) > 1 else ())
-        for ones in groups.values()
+        for ones in group_by(serious, _alike).values()
     ]
     first = next((one.port_path for one in diagnoses), None)
     ahead = [one for one in more if first in one.layers and first not in [each.port_path for each in kept]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +17,7 @@ from tipchain.framework_types import Array, Model, Nested, Setting
 from tipchain.frameworks.live_models import name_alike
 from tipchain.live.align import align
 from tipchain.live.report import AlignmentReport
+from tipchain.weights.structure import group_by
 
 Change = Callable[[Model], object]
 MOST = 24
@@ -71,11 +71,8 @@ def faults_of(port: Model) -> list[Fault]:
 
 def choose(faults: Sequence[Fault], most: int) -> list[Fault]:
     """Return at most ``most`` faults: of every code in turn, from layers spread evenly over the model."""
-    by_code: dict[str, list[Fault]] = defaultdict(list)
-    for fault in faults:
-        by_code[fault.code].append(fault)
     turns = []
-    for same in by_code.values():
+    for same in group_by(faults, lambda fault: fault.code).values():
         count = len(same)
         order = [count // 2, 0, count - 1, count // 4, 3 * count // 4, *range(count)]
         turns += [(turn, id(same[at])) for turn, at in enumerate(dict.fromkeys(order))]
@@ -186,10 +183,7 @@ class Certificate:
             return "\n".join([*lines, "the port itself does not pass: nothing was planted"])
         caught = sum(one.caught for one in self.planted)
         lines.append(f"{caught} of {len(self.planted)} planted faults would be caught ({self.possible} are possible)")
-        by_code: dict[str, list[Fault]] = defaultdict(list)
-        for one in self.planted:
-            by_code[one.code].append(one)
-        for code, ones in by_code.items():
+        for code, ones in group_by(self.planted, lambda fault: fault.code).items():
             seen = sum(one.caught for one in ones)
             stages = ", ".join(dict.fromkeys(stage for one in ones for stage in one.stages))
             lines.append(f"  {seen:>3} of {len(ones):<3} {code}" + (f": {stages}" if stages else ""))

@@ -18,6 +18,7 @@ from tipchain.numbers.verdicts import Verdict
 from tipchain.report.charts import Chart, decades, linear
 from tipchain.report.model import RunReport
 from tipchain.report.page import PageSection, exactly, number, render_run
+from tipchain.weights.structure import group_by
 
 
 class Sign(NamedTuple):
@@ -117,9 +118,7 @@ def detail_sections(report: AlignmentReport) -> Iterator[PageSection]:
 
 def _findings(found: Sequence[Diagnosis]) -> Mapping[str, object]:
     """Group differences of construction that differ in the layer alone; harmless ones stand apart."""
-    groups: dict[tuple[str, ...], list[Diagnosis]] = {}
-    for one in found:
-        groups.setdefault((str(one.harmless), one.code, one.name, one.reference, one.port), []).append(one)
+    groups = group_by(found, lambda one: (one.harmless, one.code, one.name, one.reference, one.port))
     listed = [part for ones in groups.values() for part in ([ones] if len(ones) >= ALIKE else [[one] for one in ones])]
     return {
         "grave": [ones for ones in listed if not ones[0].harmless],

@@ -323,9 +323,8 @@ def _permission(verdict: Verdict, stage: str, rules: Rules) -> Callable[[str], s
     own = next((rule for pattern, rule in rules.own.get(stage, {}).items() if fnmatchcase(key, pattern)), None)
     if own is None or verdict.outcome is not Outcome.PASS:
         return None
-    if own.reason:
-        return lambda what: f"{what} (your tolerance {own} on {key}: {own.reason})"
-    return lambda what: f"{what} (your tolerance {own} on {key})"
+    why = f": {own.reason}" if own.reason else ""
+    return lambda what: f"{what} (your tolerance {own} on {key}{why})"
 
 
 # What the live models showed, beside a run's report.

@@ -160,7 +160,6 @@ class Equivalence:
     Attributes:
         difference: the port's mean minus the reference's.
         low, high: ends of the interval that holds the true difference with confidence ``1 - 2 * ALPHA``.
-        deviations: standard deviations of the reference's runs and of the port's.
         more: runs a side still needed; None where it cannot be told or would be more than `MOST_RUNS`.
     """
 
@@ -168,7 +167,6 @@ class Equivalence:
     difference: float
     low: float
     high: float
-    deviations: tuple[float, float]
     more: int | None = None
 
 
@@ -212,14 +210,7 @@ def judge_runs(reference: Sequence[float], port: Sequence[float], margin: float,
             if needed is None or needed > min(counts):
                 more = None if needed is None else needed - min(counts)
                 break
-    return Equivalence(
-        answer=answer,
-        difference=difference,
-        low=low,
-        high=high,
-        more=more,
-        deviations=(sqrt(variances[0]), sqrt(variances[1])),
-    )
+    return Equivalence(answer=answer, difference=difference, low=low, high=high, more=more)
 
 
 def grid_step(values: Sequence[float], samples: int) -> float:

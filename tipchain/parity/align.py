@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import secrets
 import shutil
 import sys
 import time
@@ -23,7 +22,7 @@ import numpy as np
 from filelock import FileLock
 
 import tipchain
-from tipchain.core.files import RUN_VARIABLE, append, atomic_write, commit, made_in, run_header
+from tipchain.core.files import RUN_VARIABLE, append, atomic_write, commit, made_in, replacing_path, run_header
 from tipchain.core.json_text import JsonObject
 from tipchain.core.machine import CPUINFO, core_count, installed_versions
 from tipchain.core.progress import Progress, Stages
@@ -37,6 +36,7 @@ from tipchain.parity.recorder import RecordingJob, RecordingSide, listen
 from tipchain.parity.stages.judging import BENCHMARK, Judged, Rules, foreign, judge_stage, leaves_unknown, unjudged
 from tipchain.parity.weights import GivenInputs, Prepared, prepare
 from tipchain.report.model import RunReport, dump_report
+from tipchain.weights.structure import group_by
 
 # torch's dumps of earlier runs: a stage is not recorded again while all that it rests on is as it was.
 #
@@ -313,10 +313,8 @@ def keep_report(report: RunReport, request: AlignRequest, out: Path) -> None:
     path = out / LATEST / VERDICTS
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f".{VERDICTS}.lock")):
-        ended: dict[str, list[Outcome]] = {}
-        for one in report.verdicts:
-            ended.setdefault(one.subject.partition("/")[0], []).append(one.outcome)
-        known = read_verdicts(out) | {stage: worst(outcomes) for stage, outcomes in ended.items()}
+        ended = group_by(report.verdicts, lambda one: one.subject.partition("/")[0])
+        known = read_verdicts(out) | {stage: worst(one.outcome for one in ones) for stage, ones in ended.items()}
         atomic_write(path, json.dumps({stage: outcome.value for stage, outcome in known.items()}) + "\n")
 
 
@@ -454,7 +452,7 @@ def align(
                 judgement = _judge(request, stage, sides, rules)
                 if full and not full.noise and leaves_unknown(judgement):
                     ready = []
-                    if sides[0].finished:  # torch is asked for more once it has done the rest
+                    if not sides[0].left:  # torch is asked for more once it has done the rest
                         full = replace(full, stages=(stage,), noise=True, since=since if cache else 0.0)
                         sides[0] = sides[0].again(full, request.timeout_s)
                     continue
@@ -474,7 +472,7 @@ def align(
 
 def show_recording(progress: Progress, stages: Sequence[str], sides: Sequence[RecordingSide]) -> None:
     """Show the stage that the slower side is at, and the work of each side."""
-    running = {one.side: one.current for one in sides if not one.finished}
+    running = {one.side: one.current for one in sides if one.left}
     stage = min(filter(None, running.values()), key=stages.index, default="")
     if not stage:
         progress.stage(f"starting {' and '.join(running)}")
@@ -572,13 +570,11 @@ def default_threads(sides: int) -> int:
 
 def link(source: Path, target: Path) -> None:
     """Let ``target`` be the same file as ``source``, or a copy where the file system has no hard links; in one step."""
-    beside = target.with_name(f".{secrets.token_hex(4)}.{target.name}")
-    try:
-        os.link(source, beside)
-    except OSError:
-        shutil.copyfile(source, beside)
-    os.replace(beside, target)  # noqa: PTH105
-    beside.unlink(missing_ok=True)  # a file is not renamed over another name of itself
+    with replacing_path(target) as beside:
+        try:
+            os.link(source, beside)
+        except OSError:
+            shutil.copyfile(source, beside)
 
 
 def stage_files(stage: str, sides: Sequence[str] = SIDES) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tipchain.errors import InputError
 from tipchain.framework_types import Array
 
 # How far a loss curve may be from the reference's, measured on the reference itself.
@@ -98,10 +99,6 @@ def compare_curves(reference: Array, port: Array, runs: Array, factor: float) ->
     )
 
 
-class NoLossesError(Exception):
-    """A log holds no losses."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Losses:
     """The losses of a log.
@@ -119,11 +116,11 @@ def read_losses(text: str, pattern: str, name: str = "the log", first: int | Non
     """Return the losses that ``pattern``'s first group finds in the lines of a log, the ``first`` of them or all.
 
     Raises:
-        NoLossesError: there are none.
+        InputError: there are none.
     """
     found = [match[1] for match in map(re.compile(pattern).search, text.splitlines()) if match][:first]
     if not found:
-        raise NoLossesError(f"{name}: no line has a loss like {pattern!r}")
+        raise InputError(f"{name}: no line has a loss like {pattern!r}")
     units = [0.0]
     for digits, _, exponent in (text.lower().partition("e") for text in found if np.isfinite(float(text))):
         units.append(10.0 ** (int(exponent or 0) - len(digits.partition(".")[2])))
@@ -145,7 +142,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             read_losses(path.read_text(encoding="utf-8", errors="replace"), args.losses, str(path), args.first)
             for path in (args.reference, args.port, *args.runs)
         ]
-    except (NoLossesError, OSError) as error:
+    except (InputError, OSError) as error:
         print(f"nothing can be compared: {error}")
         return 2
     steps = len(first.values)

@@ -22,7 +22,7 @@ from tipchain import __version__
 from tipchain.core.blame import blame, users_fault
 from tipchain.core.files import sha256_of
 from tipchain.core.json_text import JsonObject, as_json, parse_as
-from tipchain.core.machine import end_with_parent, how_ended, paddle_kernels
+from tipchain.core.machine import THREADS, end_with_parent, how_ended, paddle_kernels
 from tipchain.errors import MissingFrameworkError, TipchainError, UsageError, WeightsError
 from tipchain.frameworks import Framework, load_framework
 from tipchain.modes import INFO, dump_name, parse_device, tensors_name
@@ -223,6 +223,7 @@ class RecordingSide:
         timeout_s: how long the side may take in all.
 
     Attributes:
+        left: the stages that are not accounted for.
         current: the stage that the process is at, or "".
     """
 
@@ -306,11 +307,6 @@ class RecordingSide:
         for path in Path(self.job.folder).glob(f".*_{self.side}.safetensors"):  # what a process that was ended was at
             path.unlink(missing_ok=True)
 
-    @property
-    def finished(self) -> bool:
-        """Whether every stage is accounted for."""
-        return not self.left
-
 
 LARGE_WEIGHTS = 2**26
 """Bytes of a weight file from which memory is taken in large pages, where the kernel gives them to who asks.
@@ -342,14 +338,12 @@ def model_environment() -> dict[str, str]:
 
 def _environment(job: RecordingJob) -> dict[str, str]:
     """Return the recorder's environment: equal threads on both sides, TF32 off, large pages for a large model."""
-    threads, files = str(job.threads), {Path(needs.weights) for needs in job.needs.values() if needs.weights}
+    files = {Path(needs.weights) for needs in job.needs.values() if needs.weights}
     large = any(path.is_file() and path.stat().st_size >= LARGE_WEIGHTS for path in files)
     return {
         **({"GLIBC_TUNABLES": LARGE_BLOCKS} if large else {}),
         **model_environment(),
-        "OMP_NUM_THREADS": threads,
-        "MKL_NUM_THREADS": threads,
-        "OPENBLAS_NUM_THREADS": threads,
+        **dict.fromkeys(THREADS, str(job.threads)),
         "NVIDIA_TF32_OVERRIDE": "0",
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
         "PYTHONUNBUFFERED": "1",

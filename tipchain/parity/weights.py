@@ -265,7 +265,7 @@ def data_roots(case: Case, mode: Mode, data_path: Path | None) -> tuple[Path, Pa
 
 
 def prepare_weights(
-    case: Case, mode: Mode, *, data_path: Path | None = None, force: bool = False, sides: tuple[str, ...] = SIDES
+    case: Case, mode: Mode, *, data_path: Path | None = None, sides: tuple[str, ...] = SIDES
 ) -> WeightFiles:
     """Return the weights of ``case`` in ``mode``, making missing or outdated ones.
 
@@ -273,7 +273,6 @@ def prepare_weights(
         case: the case.
         mode: it decides on which data a head is fitted.
         data_path: a data folder of the user's instead of the mode's.
-        force: make them even where they are up to date.
         sides: the sides whose file is needed.
 
     Raises:
@@ -281,7 +280,7 @@ def prepare_weights(
         UsersError: a builder of the case raised, or made something that cannot be used.
         MissingFrameworkError: a framework that is needed to make them is absent.
     """
-    (made,) = prepare_variants([case], mode, data_path=data_path, force=force, sides=sides)
+    (made,) = prepare_variants([case], mode, data_path=data_path, sides=sides)
     if isinstance(made, WeightFiles):
         return made
     raise made

@@ -192,12 +192,10 @@ def convert_file(
     try:
         if back:
             converted = to_torch(paddle_model, read_paddle_file(paddle_path), torch_model, names, ignore)
+            write_torch_file(torch_model, converted.state, torch_path)
         else:
             converted = to_paddle(torch_model, read_torch_state(torch_path), paddle_model, names, ignore)
+            write_paddle_file(paddle_model, converted.state, paddle_path)
     except UnmatchedError as error:
         raise error.at(paddle_path if back else torch_path) from error
-    if back:
-        write_torch_file(torch_model, converted.state, torch_path)
-    else:
-        write_paddle_file(paddle_model, converted.state, paddle_path)
     return converted

@@ -414,7 +414,7 @@ FEW = 2**10
 """Elements up to which a copy takes less time than sharing a tensor's memory does."""
 
 
-_SAFE_DTYPES = {
+SAFE_DTYPES = {
     "F64": "f8",
     "F32": "f4",
     "F16": "f2",
@@ -446,10 +446,10 @@ def read_paddle_file(path: Path) -> dict[str, Nested]:
             tensors = dict(deserialize(path.read_bytes()))  # type: ignore[no-untyped-call]
             refuse_other_layout(path, "pd")
             for name, tensor in tensors.items():
-                if tensor["dtype"] not in _SAFE_DTYPES:
+                if tensor["dtype"] not in SAFE_DTYPES:
                     raise WeightsError("holds a dtype that Paddle lacks", file=path, key=name, found=tensor["dtype"])
             return {
-                name: np.frombuffer(tensor["data"], _SAFE_DTYPES[tensor["dtype"]]).reshape(tensor["shape"])
+                name: np.frombuffer(tensor["data"], SAFE_DTYPES[tensor["dtype"]]).reshape(tensor["shape"])
                 for name, tensor in tensors.items()
             }
         stream = StreamReader(map_file(path))

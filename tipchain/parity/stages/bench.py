@@ -34,11 +34,7 @@ NOISE_RUNS = 4
 # A case's metric: called once on everything, or fed batch by batch.
 
 
-Batch = tuple[Tensor, Tensor]
-"""A model's output for one batch, and the labels."""
-
-
-def measure(framework: Framework, metric: Metric, batches: Sequence[Batch]) -> dict[str, float]:
+def measure(framework: Framework, metric: Metric, batches: Sequence[tuple[Tensor, Tensor]]) -> dict[str, float]:
     """Return a metric's values of all batches together.
 
     Args:
@@ -46,7 +42,7 @@ def measure(framework: Framework, metric: Metric, batches: Sequence[Batch]) -> d
         metric: what ``build_metric()`` gave: a callable ``metric(output, label)``, which is called once, on all
             batches joined along axis 0; or an object with ``update(output, label)``, called with one batch after
             another, and ``compute()``. Either gives numbers in percent by name.
-        batches: outputs and labels, at least one.
+        batches: a model's output for each batch, and the labels, at least one.
 
     Raises:
         UsersError: the metric is neither, or what it gives is no mapping of names to single numbers.
@@ -322,27 +318,13 @@ def fake_batch(case: Case, size: int) -> dict[str, Array]:
 # A model over the whole evaluation set; several stages need it.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluationOutputs:
-    """A model's outputs over the evaluation set, in order, and the values of the case's metric.
+def run_evaluation(bench: Bench, model: Model) -> tuple[dict[str, Array], dict[str, int], Nested, Nested]:
+    """Run ``model``, which is in eval mode, over the whole evaluation set.
 
-    Attributes:
-        output: the outputs of all batches joined along axis 0, in the model's own structure.
-        label: the labels, likewise.
-        metrics: percent, float32 of shape (1,).
-        samples: number of samples in the set.
-        nan: number of NaN among the outputs: a ranking of NaN looks like any other.
+    Return the metrics in percent, float32 of shape (1,); the numbers of samples and of NaN among the outputs, for a ranking
+    of NaN looks like any other; the outputs of all batches joined along axis 0, in the model's own structure; the labels,
+    likewise.
     """
-
-    output: Nested
-    label: Nested
-    metrics: dict[str, Array]
-    samples: int
-    nan: int
-
-
-def run_evaluation(bench: Bench, model: Model) -> EvaluationOutputs:
-    """Run ``model``, which is in eval mode, over the whole evaluation set."""
     framework, dataset = bench.framework, bench.dataset("val")
     batches: list[tuple[Nested, Nested]] = []
     nan: list[int] = []
@@ -357,4 +339,4 @@ def run_evaluation(bench: Bench, model: Model) -> EvaluationOutputs:
         metrics = as_arrays(measure(framework, bench.builder("metric")(), batches))
         output, labels = (concat_outputs(framework, [batch[n] for batch in batches]) for n in (0, 1))
         map_nested(count, output)
-    return EvaluationOutputs(output=output, label=labels, metrics=metrics, samples=len(dataset), nan=sum(nan))
+    return metrics, {"samples": len(dataset), "nan": sum(nan)}, output, labels

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
+from typing import TypeAlias
 
 import numpy as np
 
@@ -49,21 +49,8 @@ def _files(record: Record) -> list[str] | None:
 # Judge evaluation data sample by sample: one verdict that names the first sample that differs, and in what.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DumpedSample:
-    """One sample of a dump.
-
-    Attributes:
-        image: whatever the data set gives.
-        label: its label, or None.
-        file: its name, or "".
-        key: the array that ``image`` was taken from.
-    """
-
-    image: Array
-    label: Array | None
-    file: str
-    key: str
+DumpedSample: TypeAlias = "tuple[Array, Array | None, str, str]"
+"""One sample of a dump: its image, or whatever the data set gives; its label or None; its file or ""; the image's array."""
 
 
 def samples_of(record: Record) -> list[DumpedSample]:
@@ -78,7 +65,7 @@ def samples_of(record: Record) -> list[DumpedSample]:
         for row, image in enumerate(images):
             label = labels[row] if labels is not None and labels.ndim and row < len(labels) else None
             file = files[len(samples)] if len(samples) < len(files) else ""
-            samples.append(DumpedSample(image=image, label=label, file=file, key=key))
+            samples.append((image, label, file, key))
     return samples
 
 
@@ -92,26 +79,26 @@ def judge_samples(dumps: Dumps, rules: Rules) -> list[Verdict]:
         return []
     tolerances = rules.for_arrays(dumps.stage, dumps.reference.arrays)
     for number, (expected, actual) in enumerate(zip(left, right, strict=False)):
-        (verdict,) = compare({"sample": expected.image}, {"sample": actual.image}, tolerances[expected.key])
+        (image, one, file, key), (port_image, other, port_file, _) = expected, actual
+        (verdict,) = compare({"sample": image}, {"sample": port_image}, tolerances[key])
         differences = []
-        if expected.file != actual.file:
-            differences.append(f"file: expected {expected.file}, actual {actual.file}")
-        one, other = expected.label, actual.label
+        if file != port_file:
+            differences.append(f"file: expected {file}, actual {port_file}")
         if one is None or other is None:
             differences += ["label: one side has none"] if one is not other else []
         elif not np.array_equal(one, other):
             shapes = f": shapes {one.shape} and {other.shape}" if one.shape != other.shape else ""
             differences.append(f"label: expected {one.tolist()}, actual {other.tolist()}{shapes}")
-        if expected.image.dtype != actual.image.dtype:
-            differences.append(f"dtype: {expected.image.dtype} expected, {actual.image.dtype} actual")
+        if image.dtype != port_image.dtype:
+            differences.append(f"dtype: {image.dtype} expected, {port_image.dtype} actual")
         elif verdict.outcome is not Outcome.PASS:
             differences.append(verdict.reason)
-        if expected.file != actual.file:  # another sample has another label and other pixels, too
-            place = next((place for place, one in enumerate(left) if one.file == actual.file), None)
+        if file != port_file:  # another sample has another label and other pixels, too
+            place = next((place for place, (_, _, name, _) in enumerate(left) if name == port_file), None)
             if place is not None:
-                differences = [f"order: the port has the reference's sample {place} ({actual.file}) here"]
+                differences = [f"order: the port has the reference's sample {place} ({port_file}) here"]
         if differences:
-            named = f"sample {number} ({expected.file})" if expected.file else f"sample {number}"
+            named = f"sample {number} ({file})" if file else f"sample {number}"
             return [Verdict(Outcome.FAIL, "samples", f"first at {named}: {'; '.join(differences)}")]
     if len(left) != len(right):
         counts = f"{len(left)} expected, {len(right)} actual"

@@ -25,7 +25,7 @@ import numpy as np
 from tipchain.core.blame import blame
 from tipchain.core.files import atomic_write
 from tipchain.core.json_text import JsonObject, as_json, parse_as
-from tipchain.core.machine import core_count, end_with_parent, how_ended, leave_group
+from tipchain.core.machine import THREADS, core_count, end_with_parent, how_ended, leave_group
 from tipchain.errors import Outcome, RecordError, TipchainError, UsageError
 from tipchain.framework_types import Array, Loss, Model, Tensor
 from tipchain.frameworks import load_framework
@@ -302,7 +302,6 @@ def _environment(job: RecordingJob, rank: int, processes: int, port: int) -> dic
     """Return a process's environment: nothing of another launch, the threads shared, gloo on the loopback of a CPU."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PADDLE_", "MASTER_"))}
     endpoints = [f"{LOOPBACK}:{port + number}" for number in range(processes)]
-    threads = str(job.threads)
     return {
         **kept,
         **({"FLAGS_selected_gpus": str(rank)} if job.device.startswith("gpu") else {"PADDLE_DISTRI_BACKEND": "gloo"}),
@@ -312,9 +311,7 @@ def _environment(job: RecordingJob, rank: int, processes: int, port: int) -> dic
         "PADDLE_TRAINER_ID": str(rank),
         "PADDLE_TRAINERS_NUM": str(processes),
         "GLOO_SOCKET_IFNAME": "lo",
-        "OMP_NUM_THREADS": threads,
-        "MKL_NUM_THREADS": threads,
-        "OPENBLAS_NUM_THREADS": threads,
+        **dict.fromkeys(THREADS, str(job.threads)),
     }
 
 

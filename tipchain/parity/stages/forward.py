@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from tipchain.framework_types import Array, Nested, Tensor
+from tipchain.framework_types import Array, Nested
 from tipchain.frameworks.base import flatten_outputs
 from tipchain.frameworks.randomness import Draws
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import judge
+from tipchain.weights.structure import group_by
 
 __all__ = ["judge", "record"]
 
@@ -14,13 +15,12 @@ __all__ = ["judge", "record"]
 def record(bench: Bench) -> Recording:
     """All outputs on the fake inputs, in eval mode; then those on inputs of every other shape, as ``name@SHAPE``."""
     arrays = _outputs(bench, bench.eval_output(), "")
-    others: dict[str, list[Tensor]] = {}
-    for path, array in bench.other_inputs.items():
-        others.setdefault(path.rpartition("/")[0], []).append(bench.framework.tensor(array))
+    others = group_by(bench.other_inputs, lambda path: path.rpartition("/")[0])
     if others:
         model = bench.eval_model()
         with bench.framework.inference(), bench.framework.randomness(Draws(bench.case.seed)):
-            for suffix, inputs in others.items():
+            for suffix, paths in others.items():
+                inputs = [bench.framework.tensor(bench.other_inputs[path]) for path in paths]
                 arrays |= _outputs(bench, model(*inputs), suffix)
     return Recording(arrays=arrays)
 

@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
@@ -30,6 +30,7 @@ from tipchain.parity.envelope import FACTOR
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, fake_batch
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
+from tipchain.weights.structure import group_by
 
 # An exported program in onnxruntime, converted by paddle2onnx in a process of its own: where paddle2onnx meets an operator
 # that it cannot convert, it ends the process that it runs in, and it prints as it likes.
@@ -59,23 +60,6 @@ UNLISTED = "paddle2onnx does not list: "
 NOT_CONVERTED = "paddle2onnx cannot convert the program"
 LEFT_OUT = "`inference: {onnx: false}` in the case leaves ONNX out"
 MODEL = "model.onnx"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineEnd:
-    """How an engine ended.
-
-    Attributes:
-        outputs: by batch, the outputs in the program's order.
-        errors: by batch, why it could not be run; under ``""`` why none could be.
-        versions: of the engine's packages, as far as it came.
-        skipped: why it was left out.
-    """
-
-    outputs: Mapping[str, Sequence[Array]] = field(default_factory=dict)
-    errors: Mapping[str, str] = field(default_factory=dict)
-    versions: Mapping[str, str] = field(default_factory=dict)
-    skipped: str = ""
 
 
 def convert(folder: Path, opset: int) -> None:
@@ -108,39 +92,37 @@ def _why_not_converted(code: int, log: Path) -> str:
     return "; ".join([reason, *unlisted, LEFT_OUT, f"log: {log}"])
 
 
-class OnnxSession:
-    """An ONNX model, loaded by onnxruntime.
+Engine = Callable[[Mapping[str, Array]], Sequence[Array]]
+"""A loaded program: inputs by name to outputs in its order. It raises an `EngineError` where it cannot be run on them."""
+
+
+def load_onnx(model: Path) -> Engine:
+    """Return an ONNX model, loaded by onnxruntime.
 
     Raises:
         EngineError: onnxruntime cannot load it.
     """
+    try:
+        import onnxruntime
 
-    def __init__(self, model: Path) -> None:
-        try:
-            import onnxruntime
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # notes about unused initializers go nowhere
+        options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
+        session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise EngineError(f"onnxruntime cannot load the ONNX model: {_one_line(error)}") from error
+    wanted = [one.name for one in session.get_inputs()]
 
-            options = onnxruntime.SessionOptions()
-            options.log_severity_level = 3  # notes about unused initializers go nowhere
-            options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
-            self._session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-        except Exception as error:
-            raise EngineError(f"onnxruntime cannot load the ONNX model: {_one_line(error)}") from error
-
-    def run(self, inputs: Mapping[str, Array]) -> Sequence[Array]:
-        """Return the outputs for inputs by name.
-
-        Raises:
-            EngineError: it cannot be run on them.
-        """
-        wanted = [one.name for one in self._session.get_inputs()]
-        unknown = [name for name in wanted if name not in inputs]
-        if unknown:
+    def run(inputs: Mapping[str, Array]) -> Sequence[Array]:
+        if unknown := [name for name in wanted if name not in inputs]:
             raise EngineError(f"the ONNX model wants {unknown[0]!r}; given: {', '.join(inputs)}")
         try:
-            outputs: Sequence[Array] = self._session.run(None, {name: inputs[name] for name in wanted})
+            outputs: Sequence[Array] = session.run(None, {name: inputs[name] for name in wanted})
         except Exception as error:  # onnxruntime raises classes of its own
             raise EngineError(f"onnxruntime cannot run it: {_one_line(error)}") from error
         return outputs
+
+    return run
 
 
 def is_listed(name: str, listed: Iterable[str]) -> bool:
@@ -178,6 +160,8 @@ def _one_line(error: Exception) -> str:
 PADDLE, ONNX = "paddle_inference", "onnx"
 Batches = Mapping[str, Mapping[str, Array]]
 """Inputs by name, by the batch's name."""
+EngineEnd = tuple[Mapping[str, Sequence[Array]], JsonObject]
+"""An engine's outputs by batch, in the program's order; why it was left out, what kept it from batches ("": from all), versions."""
 
 
 def record(bench: Bench) -> Recording:
@@ -201,17 +185,14 @@ def record(bench: Bench) -> Recording:
     # What an engine could not run has no key.
     arrays: dict[str, Array] = {}
     reference: dict[str, Array] = {}
-    for name, engine in engines.items():
-        for batch, outputs in engine.outputs.items():
+    for name, (given_out, _) in engines.items():
+        for batch, outputs in given_out.items():
             keys = [f"{name}/{output}@{batch}" for output in names]
             extra = [f"{name}/output {number}@{batch}" for number in range(len(keys), len(outputs))]
             reference |= dict(zip(keys, expected[batch], strict=True))
             arrays |= dict(zip([*keys, *extra], outputs, strict=False))
     details: JsonObject = {
-        "engines": {
-            name: {"skipped": engine.skipped, "errors": engine.errors, "versions": engine.versions}
-            for name, engine in engines.items()
-        },
+        "engines": {name: facts for name, (_, facts) in engines.items()},
         "repeats": repeats,
         "moved": _moved(bench, model, batches, arrays, reference) if repeats else {},
     }
@@ -224,9 +205,7 @@ def _eager(bench: Bench, model: Model, inputs: Mapping[str, Array]) -> tuple[lis
     with framework.inference():
         output = model(*(framework.tensor(array) for array in inputs.values()))
     named = flatten_outputs(framework, output, bench.case.outputs)
-    names: dict[int, list[str]] = {}
-    for name, tensor in named.items():
-        names.setdefault(id(tensor), []).append(name)  # a tensor returned twice has two names
+    names = group_by(named, lambda name: id(named[name]))  # a tensor returned twice has two names
     ordered = output_tensors(output)
     return [names[id(tensor)].pop(0) for tensor in ordered], [framework.array(tensor) for tensor in ordered]
 
@@ -251,41 +230,42 @@ def _moved(
 def _run_engines(bench: Bench, folder: Path, batches: Batches) -> dict[str, EngineEnd]:
     threads, versions = int(os.environ.get("OMP_NUM_THREADS", "1")), bench.framework.versions()
     device = parse_device(getattr(bench.framework, "place", "cpu"))
-    paddle = partial(_run_engine, lambda: Predictor(folder, device=device, threads=threads), batches, versions)
+    paddle = partial(_run_engine, lambda: Predictor(folder, device=device, threads=threads).run, batches, versions)
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing or not bench.case.inference.onnx:
         reason = f"{' and '.join(missing)} not installed: {HOW_TO_INSTALL}"
-        return {PADDLE: paddle(), **({ONNX: EngineEnd(skipped=reason)} if bench.case.inference.onnx else {})}
+        skipped: EngineEnd = {}, {"skipped": reason, "errors": {}, "versions": {}}
+        return {PADDLE: paddle(), **({ONNX: skipped} if bench.case.inference.onnx else {})}
     log, named = bench.folder / "inference_onnx.log", packages_distributions()
     packages = {name: version(named[name][0]) for name in PACKAGES if name in named}  # or another build, such as -gpu
     process = start_process(convert, folder, bench.case.inference.opset, log=log)
-    try:
-        ends = {PADDLE: paddle()}  # while the other converts
+
+    def converted() -> Engine:
         process.join()
         if process.exitcode:
-            failed = {"": _why_not_converted(process.exitcode, log)}
-            return {**ends, ONNX: EngineEnd(errors=failed, versions=packages)}
-        return {**ends, ONNX: _run_engine(lambda: OnnxSession(folder / MODEL), batches, packages)}
+            raise EngineError(_why_not_converted(process.exitcode, log))
+        return load_onnx(folder / MODEL)
+
+    try:  # Paddle's while the other converts
+        return {PADDLE: paddle(), ONNX: _run_engine(converted, batches, packages)}
     finally:
         process.kill()
         process.join()
 
 
-def _run_engine(
-    load: Callable[[], Predictor | OnnxSession], batches: Batches, versions: Mapping[str, str]
-) -> EngineEnd:
+def _run_engine(load: Callable[[], Engine], batches: Batches, versions: Mapping[str, str]) -> EngineEnd:
+    outputs: dict[str, Sequence[Array]] = {}
+    errors: dict[str, str] = {}
     try:
         engine = load()
     except EngineError as error:
-        return EngineEnd(errors={"": str(error)}, versions=versions)
-    outputs: dict[str, Sequence[Array]] = {}
-    errors: dict[str, str] = {}
-    for batch, inputs in batches.items():
+        errors[""] = str(error)
+    for batch, inputs in () if errors else batches.items():
         try:
-            outputs[batch] = engine.run(inputs)
+            outputs[batch] = engine(inputs)
         except EngineError as error:  # noqa: PERF203  (the other batches still count)
             errors[batch] = str(error)
-    return EngineEnd(outputs=outputs, errors=errors, versions=versions)
+    return outputs, {"skipped": "", "errors": errors, "versions": versions}
 
 
 # Judge inference: every output of each engine, and what kept an engine from giving one.

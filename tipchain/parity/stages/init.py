@@ -25,7 +25,7 @@ from tipchain.numbers.two_samples import (
 )
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.stages.bench import Bench, Recording
-from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
+from tipchain.parity.stages.judging import ALPHA, Dumps, Judged, Rules, details
 
 # Step 10 of the guide, initial values: the parameters of freshly built models, over several seeds.
 
@@ -86,36 +86,25 @@ ENOUGH = 200
 """Fewer values than this do not tell one kind of distribution from another."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """The moments of a sample, and the tests on them.
+    """The moments of a sample of finite values, at least one, and the tests on them.
 
     Attributes:
         kind: ``"uniform"``, ``"normal"``, ``"normal truncated at 2 std"``, or "" where that cannot be told.
     """
 
-    mean: float
-    std: float
-    kurtosis: float
-    kind: str
-
-    @classmethod
-    def of(cls, values: Array) -> Look:
-        """Return the look of finite ``values``, at least one."""
-        mean, std = float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64))
-        if not std > 0:
-            return cls(mean=mean, std=std, kurtosis=math.nan, kind="")
-        fourth, doubt, kind = kurtosis(values), 1 / math.sqrt(values.size), ""
-        reach = float(np.max(np.abs(values - mean))) / std
-        if values.size >= ENOUGH:
+    def __init__(self, values: Array) -> None:
+        self.mean, self.std = float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64))
+        self.kurtosis, self.kind = kurtosis(values) if self.std > 0 else math.nan, ""
+        if self.std > 0 and values.size >= ENOUGH:
+            doubt, reach = 1 / math.sqrt(values.size), float(np.max(np.abs(values - self.mean))) / self.std
             # A normal law cut at two standard deviations has kurtosis 2.366 and reaches to 2.274 of its own.
-            if abs(fourth - 1.8) <= max(0.1, 4 * doubt) and reach < 1.9:
-                kind = UNIFORM
-            elif abs(fourth - 2.366) <= max(0.12, 5 * doubt) and reach < 2.5:
-                kind = TRUNCATED
-            elif abs(fourth - 3) <= max(0.2, 16 * doubt):
-                kind = NORMAL
-        return cls(mean=mean, std=std, kurtosis=fourth, kind=kind)
+            if abs(self.kurtosis - 1.8) <= max(0.1, 4 * doubt) and reach < 1.9:
+                self.kind = UNIFORM
+            elif abs(self.kurtosis - 2.366) <= max(0.12, 5 * doubt) and reach < 2.5:
+                self.kind = TRUNCATED
+            elif abs(self.kurtosis - 3) <= max(0.2, 16 * doubt):
+                self.kind = NORMAL
 
     def __str__(self) -> str:
         return self.kind or (f"kurtosis {self.kurtosis:.2f}" if math.isfinite(self.kurtosis) else "one value")
@@ -124,8 +113,6 @@ class Look:
 # Judge initial values: what is the same in every model exactly, what is random as distributions.
 
 
-ALPHA = 1e-3
-"""Probability of a false alarm over all parameters together, where the dumps name none."""
 TESTS = 4
 """Mean, standard deviation, kurtosis, distribution."""
 
@@ -157,7 +144,7 @@ class _Parameter:
     def __str__(self) -> str:
         if self.constant:
             return f"{self.ranges[0, 0]:.6g} everywhere"
-        look = Look.of(self.values.ravel()) if self.finite else None
+        look = Look(self.values.ravel()) if self.finite else None
         shown = f"std {look.std:.3g}, {look}" if look else "NaN or Inf"
         return f"{'the same values' if self.fixed else 'random values'} ({shown})"
 
@@ -172,7 +159,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     verdicts: dict[str, Verdict] = {}
     tolerances: dict[str, Tolerance] = {}
     random: list[str] = []
-    for name in [*expected, *(name for name in actual if name not in expected)]:
+    for name in {**expected, **actual}:
         mismatch = _mismatch(name, expected, actual)
         if mismatch:
             verdicts[name] = mismatch
@@ -189,12 +176,12 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     if not verdicts:
         reason = "nothing was compared: the models have no parameters"
         verdicts["parameters"] = Verdict(Outcome.ERROR, "parameters", reason)
-    ordered = dict.fromkeys(name for name in [*expected, *actual, *verdicts] if name in verdicts)
     few = [name for name in random if expected[name].values.size < 100]
     note = (
         f"fewer than 100 values, so that only large differences can be seen: {', '.join(few)}; more init.seeds see more"
     )
-    return Judged(verdicts=[verdicts[name] for name in ordered], tolerances=tolerances, notes=[note] if few else [])
+    ordered = [verdicts[name] for name in {**expected, **actual, **verdicts}]
+    return Judged(verdicts=ordered, tolerances=tolerances, notes=[note] if few else [])
 
 
 def _parameters(record: Record) -> dict[str, _Parameter]:
@@ -275,7 +262,7 @@ def _judge_random(
     tests_of = (compare_mean, compare_spread, compare_tails, lambda left, right: compare_distribution(left, right)[1])
     p_values = adjust([test(*pair) for pair in samples.values() for test in tests_of])
     for number, (name, (left, right)) in enumerate(samples.items()):
-        one, other = Look.of(left), Look.of(right)
+        one, other = Look(left), Look(right)
         size = f"{len(expected[name].values)} models, {left.size} values"
         mine = p_values[TESTS * number : TESTS * (number + 1)]
         spreads = f"std {one.std:.4g} expected, {other.std:.4g} found"

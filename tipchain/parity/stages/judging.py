@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from importlib import import_module
@@ -29,6 +30,8 @@ from tipchain.parity.envelope import FACTOR, FLOOR_ULPS
 
 BENCHMARK = "benchmark"
 """The side of a dump of published numbers."""
+ALPHA = 1e-3
+"""Probability of a false alarm over all that is random in a stage, where the dumps name none."""
 LEAST_ENVELOPE = f"the least envelope, {FLOOR_ULPS} units in the last place"
 """The envelope that losses are held to where the reference's own was not recorded."""
 
@@ -162,8 +165,6 @@ def tensor_bound(group: str, rule: Tolerance, scale: float, values: Array) -> To
     Besides, a gradient is allowed the rounding of its largest value, in which both sides are written: float32's epsilon of
     it. A parameter is allowed a share of ``scale``, the largest RMS update, and four times that rounding.
     """
-    if rule.threshold is not None:
-        return scaled(rule, scale, values)
     size = largest(values)
     roundings = {"gradient": 1, "parameter": 4}.get(group)
     if roundings is None:
@@ -334,13 +335,10 @@ def judge_stage(stage: str, folder: Path, rules: Rules) -> Judged:
 def case_of(folder: Path) -> Path | None:
     """Return the case file that the dumps in ``folder`` tell of, or None if they tell none that exists."""
     for path in sorted(folder.glob("*.npy.json")):
-        try:
-            found = json.loads(path.read_bytes())
-        except (OSError, ValueError):
-            continue
-        case = found.get("case") if isinstance(found, dict) else None
-        if case and Path(case).is_file():
-            return Path(case)
+        with suppress(OSError, ValueError, AttributeError):  # unreadable, no JSON, no object
+            case = json.loads(path.read_bytes()).get("case")
+            if case and Path(case).is_file():
+                return Path(case)
     return None
 
 

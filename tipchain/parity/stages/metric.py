@@ -20,10 +20,10 @@ def record(bench: Bench) -> Recording:
     For a classifier (logits ``[n, c]``, one class number for each sample) also ``code/<metric>``, the same metrics of
     synthetic outputs.
     """
-    found, framework = run_evaluation(bench, bench.eval_model()), bench.framework
-    details: dict[str, Json] = {"samples": found.samples, "nan": found.nan, "classes": None}
-    arrays = dict(found.metrics)
-    tensors = [framework.array(value) for value in (found.output, found.label) if framework.is_tensor(value)]
+    framework = bench.framework
+    arrays, facts, *outputs = run_evaluation(bench, bench.eval_model())
+    details: dict[str, Json] = {**facts, "classes": None}
+    tensors = [framework.array(value) for value in outputs if framework.is_tensor(value)]
     output, labels = tensors if len(tensors) == 2 else (np.zeros(0), np.zeros(0))
     logits_of_classes = output.ndim == 2 and output.dtype.kind == "f" and output.shape[1] >= 2
     numbers = labels.dtype.kind in "iu" and labels.shape == output.shape[:1]

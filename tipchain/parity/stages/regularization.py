@@ -14,6 +14,7 @@ from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import Dumps, Judged, Rules
 from tipchain.parity.stages.optimizer import build_subject, draw, multiplied, open_variant, sample, update, variants
+from tipchain.weights.structure import group_by
 
 GRADIENTS = (0.0, 1e-4, 1e-2, 1.0)
 """Sizes of the gradients. Without any, decay alone moves the parameters; optimizers that divide by the gradient's size
@@ -123,9 +124,6 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     if not labels:
         return Judged(verdicts=(Verdict(Outcome.ERROR, "dump", "nothing was compared: no parameters"),))
     judged = Judged(verdicts=[Verdict(Outcome.FAIL, label, "not in the reference") for label in extra])
-    groups: dict[str, list[str]] = {}
-    for label in labels:
-        groups.setdefault(label.rpartition("/")[0], []).append(label)
     unequal = [
         key
         for key in reference
@@ -134,7 +132,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     if unequal:
         reason = f"the sides did not start equal: {', '.join(unequal)}"
         return Judged(verdicts=[Verdict(Outcome.ERROR, "inputs", reason)])
-    for variant, members in groups.items():
+    for variant, members in group_by(labels, lambda label: label.rpartition("/")[0]).items():
         judged += _judge_variant(variant, members, dumps, rules)
     return judged
 
@@ -145,14 +143,12 @@ def _judge_variant(variant: str, labels: list[str], dumps: Dumps, rules: Rules) 
     touched: dict[str, tuple[bool, bool]] = {}
     subject = f"{variant}/decayed" if variant else "decayed"
     for label in labels:
-        missing = [key for key in (MOVED + label, FREE + label) if key not in dumps.port.arrays]
-        shapes = [tuple(dumps.reference.arrays[MOVED + label].shape)] + [
-            tuple(dumps.port.arrays[key].shape) for key in (MOVED + label, FREE + label) if key not in missing
-        ]
-        if missing:
+        shape, ported = dumps.reference.arrays[MOVED + label].shape, dumps.port.arrays
+        shapes = [ported[key].shape for key in (MOVED + label, FREE + label) if key in ported]
+        if len(shapes) < 2:
             verdicts.append(Verdict(Outcome.FAIL, label, "missing in the port"))
-        elif len(set(shapes)) > 1:
-            verdicts.append(Verdict(Outcome.FAIL, label, f"shapes differ: expected {shapes[0]}, actual {shapes[1]}"))
+        elif {shape} != {*shapes}:
+            verdicts.append(Verdict(Outcome.FAIL, label, f"shapes differ: expected {shape}, actual {shapes[0]}"))
         else:
             start = np.asarray(dumps.reference.arrays[START + label.rpartition("/")[2]], dtype=np.float64)
             left, right = (
@@ -169,10 +165,9 @@ def _judge_variant(variant: str, labels: list[str], dumps: Dumps, rules: Rules) 
         reason = "neither side decays any parameter: without gradients none moves, however high the rate"
         return Judged(verdicts=[Verdict(Outcome.SKIP, subject, reason)])
     if touched:  # which parameters decay touches at all
-        sides = ("reference", True), ("port", False)
         only = {
-            side: [name for name, (left, right) in touched.items() if left != right and left is first]
-            for side, first in sides
+            "reference": [name for name, (left, right) in touched.items() if left and not right],
+            "port": [name for name, (left, right) in touched.items() if right and not left],
         }
         words = [f"in the {side} only: {', '.join(names)}" for side, names in only.items() if names]
         spared = ", ".join(name for name, (left, _) in touched.items() if not left)
@@ -199,20 +194,16 @@ def _judge_parameter(label: str, left: Movements, right: Movements, rule: Tolera
     diff = diff_arrays(label, left.decay[size, number], right.decay[size, number])
     equal = bool((apart <= bounds).all())
     if equal and left.decays and left.visibility < VISIBLE:
-        outcome, reason = (
-            Outcome.ERROR,
-            (
-                f"proves nothing: decay moves it only {left.visibility:.2g} times as far as rounding; "
-                "raise  updates: {decay_learning_rate: ...}"
-            ),
+        outcome = Outcome.ERROR
+        reason = (
+            f"proves nothing: decay moves it only {left.visibility:.2g} times as far as rounding; "
+            "raise  updates: {decay_learning_rate: ...}"
         )
     elif equal:
         outcome, reason = Outcome.PASS, f"max {diff.max_abs:.3g} · allowed {bound}"
     elif not (np.abs(left.free - right.free).max(axis=2) <= left.rounding).all():
-        outcome, reason = (
-            Outcome.ERROR,
-            ("cannot be told apart: the updates differ without any decay too; the optimizer stage says how"),
-        )
+        outcome = Outcome.ERROR
+        reason = "cannot be told apart: the updates differ without any decay too; the optimizer stage says how"
     else:
         words = "decayed otherwise"
         if left.decays != right.decays:

@@ -15,22 +15,10 @@ from tipchain.core.json_text import Json
 from tipchain.errors import RecordError
 from tipchain.framework_types import Array, Tensor
 from tipchain.numbers.pickle_stream import map_file
+from tipchain.weights.files import SAFE_DTYPES
 
-DTYPES = {
-    "F64": "<f8",
-    "F32": "<f4",
-    "F16": "<f2",
-    "I64": "<i8",
-    "I32": "<i4",
-    "I16": "<i2",
-    "I8": "i1",
-    "U64": "<u8",
-    "U32": "<u4",
-    "U16": "<u2",
-    "U8": "u1",
-    "BOOL": "?",
-    "C64": "<c8",
-}
+DTYPES = {**SAFE_DTYPES, "U64": "u8", "U32": "u4", "U16": "u2"}
+del DTYPES["BF16"]
 """The format's names of types that numpy can read where they lie."""
 
 

@@ -78,8 +78,7 @@ def evaluate_trained(bench: Bench, model: object) -> tuple[dict[str, Array], dic
     """
     bench.framework.set_training(model, training=False)
     with bench.framework.shared_statistics(model):
-        found = run_evaluation(bench, model)
-    return found.metrics, {"samples": found.samples, "nan": found.nan}
+        return run_evaluation(bench, model)[:2]
 
 
 def record(bench: Bench) -> Recording:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,7 @@ from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, like, split
 from tipchain.parity.stages.data import judge_files, read_batches
-from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
+from tipchain.parity.stages.judging import ALPHA, Dumps, Judged, Rules, details
 
 # A few numbers that tell how an image was augmented, whatever did it.
 
@@ -116,14 +115,13 @@ def _read_samples(bench: Bench, dataset: Dataset) -> tuple[dict[str, Array], dic
     files: list[str] = []
     # A data set that takes other samples in every epoch, or other parts of them, hears of the epoch.
     set_epoch = getattr(dataset, "set_epoch", None)
-    epochs = settings.epochs if set_epoch is not None else 1
-    for epoch in range(epochs):
-        if set_epoch is not None and epochs > 1:
+    for epoch in range(settings.epochs if set_epoch is not None else 1):
+        if set_epoch is not None:
             set_epoch(epoch)
         found, names = read_batches(bench, dataset, batches, f"epoch_{epoch}/" if epoch else "")
         arrays |= found
         files += names
-    if set_epoch is not None and epochs > 1:
+    if set_epoch is not None:
         set_epoch(0)
     again = (bench.framework.array(image) for image, _, _ in bench.framework.batches(dataset, batches))
     random = any(one.tobytes() != arrays[f"dataloader_{number}"].tobytes() for number, one in enumerate(again))
@@ -188,7 +186,6 @@ CHANCE = 1e-3
 """Two shuffled epochs of so few samples that they agree more often than this tell nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Orders:
     """One side's epochs.
 
@@ -199,19 +196,12 @@ class _Orders:
         length: samples in the data set.
     """
 
-    epochs: Sequence[Array]
-    sizes: Sequence[Array]
-    repeat: Array
-    length: int
-
-    @classmethod
-    def of(cls, record: Record) -> _Orders:
+    def __init__(self, record: Record) -> None:
         count = sum(f"order_{key[6:]}" in record.arrays for key in record.arrays if key.startswith("sizes_"))
-        epochs = [np.asarray(record.arrays[f"order_{epoch}"]) for epoch in range(count)]
-        sizes = [np.asarray(record.arrays[f"sizes_{epoch}"]) for epoch in range(count)]
-        length = int(np.asarray(record.arrays["length"])[0])
-        repeat = np.asarray(record.arrays.get("repeat", np.array([], dtype=np.int64)))
-        return cls(epochs=epochs, sizes=sizes, repeat=repeat, length=length)
+        self.epochs = [np.asarray(record.arrays[f"order_{epoch}"]) for epoch in range(count)]
+        self.sizes = [np.asarray(record.arrays[f"sizes_{epoch}"]) for epoch in range(count)]
+        self.repeat = np.asarray(record.arrays.get("repeat", np.array([], dtype=np.int64)))
+        self.length = int(np.asarray(record.arrays["length"])[0])
 
     @property
     def manner(self) -> str:
@@ -236,10 +226,8 @@ def _judge_batches(expected: _Orders, actual: _Orders) -> tuple[Outcome, str]:
         return Outcome.FAIL, f"the loader of the {' and the '.join(sides)} gave no batch"
     for number, (left, right) in enumerate(zip(expected.sizes, actual.sizes, strict=False)):
         if not np.array_equal(left, right):
-            reason, rest = (
-                f"epoch {number}: expected {_batches(left)}, actual {_batches(right)}",
-                expected.length % int(left.max()),
-            )
+            reason = f"epoch {number}: expected {_batches(left)}, actual {_batches(right)}"
+            rest = expected.length % int(left.max())
             for shorter, longer, words in (
                 (left, right, "the port keeps a smaller last batch that the reference leaves out"),
                 (right, left, "the port leaves out a smaller last batch that the reference keeps"),
@@ -295,8 +283,6 @@ def _judge_manner(expected: _Orders, actual: _Orders) -> tuple[Outcome, str]:
 
 
 VALUES = ("length", "dataloader_", "label_", "epoch_")
-ALPHA = 1e-3
-"""Probability of a false alarm over all random quantities together, where the dumps name none."""
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
 """Share of a value by which float32 may have rounded it."""
 
@@ -318,7 +304,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     samples = dumps.with_keys(lambda key: key.startswith(VALUES) and not (any(random) and "dataloader_" in key))
     verdicts = [*judge_files(dumps), *named]
     if all("order_0" in record.arrays for record in (dumps.reference, dumps.port)):
-        sides = _Orders.of(dumps.reference), _Orders.of(dumps.port)
+        sides = _Orders(dumps.reference), _Orders(dumps.port)
         again = ["the same order" if np.array_equal(one.epochs[0], one.repeat) else "another order" for one in sides]
         repeat = Outcome.PASS, f"epoch 0 again after the same seed: {again[0]} on both sides"
         if again[0] != again[1]:
@@ -341,50 +327,32 @@ def _has(record: Record, builder: str) -> bool:
     return bool(details(record).get(builder, any(key.startswith(keys[builder]) for key in record.arrays)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Quantity:
-    """A random number that both sides drew many times; ``name`` is its verdict's subject."""
-
-    name: str
-    expected: Array
-    actual: Array
-
-    def p_values(self) -> list[float]:
-        left, right = self.expected, self.actual
-        if self.values.size == 1:
-            return []
-        if self.values.size == 2:
-            high = self.values[1]
-            hits = [int((one == high).sum()) for one in (left, right)]
-            return [compare_share(hits[0], left.size, hits[1], right.size)]
-        return [compare_mean(left, right), compare_spread(left, right), compare_distribution(left, right)[1]]
-
-    @property
-    def values(self) -> Array:
-        return np.unique(np.concatenate([self.expected, self.actual]))
-
-    def describe(self) -> str:
-        values, left, right = self.values, self.expected, self.actual
-        draws = f"{left.size} draws" if left.size == right.size else f"{left.size} and {right.size} draws"
-        if values.size == 1:
-            return f"always {values[0]:.6g}, {draws}"
-        if values.size == 2:
-            shares = [float((one == values[1]).mean()) for one in (left, right)]
-            return f"{values[1]:.6g} in {shares[0]:.1%} of the draws expected, {shares[1]:.1%} found, else {values[0]:.6g} · {draws}"
-        parts = [
-            f"mean {left.mean():.4g} expected, {right.mean():.4g} found",
-            f"std {left.std():.4g} expected, {right.std():.4g} found",
-            f"from {left.min():.4g} to {left.max():.4g} expected, {right.min():.4g} to {right.max():.4g} found",
-        ]
-        return f"{'; '.join(parts)} · {draws}"
+def _compare(left: Array, right: Array) -> tuple[list[float], str]:
+    """Return the p-values of a random number that both sides drew many times, and in words what they drew."""
+    values = np.unique(np.concatenate([left, right]))
+    draws = f"{left.size} draws" if left.size == right.size else f"{left.size} and {right.size} draws"
+    if values.size == 1:
+        return [], f"always {values[0]:.6g}, {draws}"
+    if values.size == 2:
+        hits = [int((one == values[1]).sum()) for one in (left, right)]
+        shares = f"{hits[0] / left.size:.1%} of the draws expected, {hits[1] / right.size:.1%} found"
+        p = compare_share(hits[0], left.size, hits[1], right.size)
+        return [p], f"{values[1]:.6g} in {shares}, else {values[0]:.6g} · {draws}"
+    parts = [
+        f"mean {left.mean():.4g} expected, {right.mean():.4g} found",
+        f"std {left.std():.4g} expected, {right.std():.4g} found",
+        f"from {left.min():.4g} to {left.max():.4g} expected, {right.min():.4g} to {right.max():.4g} found",
+    ]
+    tests = [compare_mean(left, right), compare_spread(left, right), compare_distribution(left, right)[1]]
+    return tests, f"{'; '.join(parts)} · {draws}"
 
 
 def _judge_draws(dumps: Dumps) -> list[Verdict]:
     """Judge every random quantity; Holm's correction counts all tests of them."""
     alpha = float(details(dumps.reference).get("alpha", ALPHA))
     left, right = _drawn(dumps.reference), _drawn(dumps.port)
-    quantities, verdicts = [], []
-    for name in [*left, *(name for name in right if name not in left)]:
+    compared, verdicts = dict[str, tuple[list[float], str]](), []
+    for name in {**left, **right}:
         reason, outcome, finite = "", Outcome.FAIL, True
         if name not in right:
             reason = "drawn by the reference alone"
@@ -405,16 +373,15 @@ def _judge_draws(dumps: Dumps) -> list[Verdict]:
         pair = merged[: left[name].size], merged[left[name].size :]
         if name.startswith("pixels/"):
             pair = _without_images(*pair, int(details(dumps.reference).get("images", 1)))
-        quantities.append(_Quantity(name=name, expected=pair[0], actual=pair[1]))
-    tests = [one.p_values() for one in quantities]
-    adjusted = iter(adjust([p for found in tests for p in found]))
-    for quantity, found in zip(quantities, tests, strict=True):
-        p = min((next(adjusted) for _ in found), default=1.0)
+        compared[name] = _compare(*pair)
+    adjusted = iter(adjust([p for tests, _ in compared.values() for p in tests]))
+    for name, (tests, words) in compared.items():
+        p = min((next(adjusted) for _ in tests), default=1.0)
         if p <= alpha:
-            reason = f"other distributions: {quantity.describe()} · p {max(p, 1e-300):.1g} after correction"
-            verdicts.append(Verdict(Outcome.FAIL, quantity.name, reason))
+            reason = f"other distributions: {words} · p {max(p, 1e-300):.1g} after correction"
+            verdicts.append(Verdict(Outcome.FAIL, name, reason))
         else:
-            verdicts.append(Verdict(Outcome.PASS, quantity.name, quantity.describe()))
+            verdicts.append(Verdict(Outcome.PASS, name, words))
     return verdicts
 
 
