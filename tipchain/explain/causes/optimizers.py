@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from tipchain.core.language import listed
-from tipchain.errors import Outcome, TipchainError
+from tipchain.errors import Outcome
 from tipchain.explain.causes.optimizer_builders import Opened, TrainingPair, open_both
 from tipchain.explain.findings import Diagnosis, PieceCheck, at_source, failed_to_run, source_of
 from tipchain.explain.locate.differences import rms
@@ -270,8 +270,6 @@ def check_optimizers(pair: TrainingPair) -> PieceCheck:
         with suppress(RuntimeError, NotImplementedError, ValueError):  # a kernel that takes no float64
             return _judge(run())
         return _judge(run(double=False))
-    except TipchainError as error:
-        return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
         return failed_to_run("building or stepping the optimizers", error)
 

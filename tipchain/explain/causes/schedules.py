@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.core.blame import one_line
-from tipchain.errors import Outcome, TipchainError
+from tipchain.errors import Outcome
 from tipchain.explain.causes.optimizer_builders import Opened, TrainingPair, build_torch_schedule, open_both
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run, of_piece
 from tipchain.explain.preflight.schedules import as_call, build, differences, has_functions, read
@@ -107,8 +107,6 @@ def check_schedulers(pair: TrainingPair) -> PieceCheck:
         settings = read(schedule, 0), read(paddles, 1)
         count = _count((schedule, paddles), iterations)
         expected, actual = _walk(opened.reference, schedule, count), _walk(opened.port, paddles, count)
-    except TipchainError as error:
-        return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
         return failed_to_run("the schedule", error)
     short = next((one for one in (expected, actual) if one.steps < min(count, iterations)), None)

@@ -243,7 +243,7 @@ def arrange(expected: Array, actual: Array) -> Axes | None:
     """
     if expected.shape == actual.shape:
         return tuple(range(expected.ndim))
-    found = list(_orders(expected.shape, actual.shape))
+    found = list(orders(expected.shape, actual.shape))
     if len(found) <= 1:
         return found[0] if found else None
     return min(found, key=lambda axes: distance(expected.transpose(axes), actual))
@@ -255,7 +255,8 @@ def relative_arranged(expected: Array, actual: Array) -> float:
     return inf if axes is None else relative(expected.transpose(axes), actual)
 
 
-def _orders(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Iterator[Axes]:
+def orders(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Iterator[Axes]:
+    """Yield the orders of the axes of one shape that give another."""
     if sorted(shape) != sorted(wanted) or len(shape) > MOST_AXES:
         return
     for axes in permutations(range(len(shape))):
@@ -299,8 +300,6 @@ class PortLayout:
 
     def apply_gradient(self, gradient: Array) -> Array:
         """Return the gradients at the port's backward's start: repeated tensors share theirs, summed."""
-        if self.permutes:
-            return gradient.transpose(self.axes)
         made = self._reduced(self._moved(gradient))
         if made.shape == self.actual:
             return made
@@ -372,7 +371,7 @@ def layouts(expected: tuple[int, ...], actual: tuple[int, ...]) -> list[PortLayo
     """Return the layouts between two shapes: axis orders, or else merged, cut or repeated axes."""
     if expected == actual:
         return [plain(expected)]
-    found = [PortLayout(expected, expected, axes, actual) for axes in _orders(expected, actual)]
+    found = [PortLayout(expected, expected, axes, actual) for axes in orders(expected, actual)]
     if found or not expected or not actual:
         return found
     if prod(expected) == prod(actual):

@@ -6,13 +6,23 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, permutations
+from itertools import accumulate
 from math import inf, prod, sqrt
 
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.explain.locate.differences import PortLayout, distance, equal, layouts, plain, relative, rms, squeezed_as
+from tipchain.explain.locate.differences import (
+    PortLayout,
+    distance,
+    equal,
+    layouts,
+    orders,
+    plain,
+    relative,
+    rms,
+    squeezed_as,
+)
 from tipchain.explain.locate.matching import CallPair, LayerPair, print_of
 from tipchain.explain.locate.rerun import BothModels, PairReruns, Rerun
 from tipchain.explain.locate.runs import LargeWeight
@@ -130,12 +140,7 @@ def _find(name: str, values: Array, others: Mapping[str, Array]) -> Laid | None:
 def _other_layouts(expected: tuple[int, ...], actual: tuple[int, ...]) -> Sequence[PortLayout]:
     if expected != actual:
         return layouts(expected, actual)
-    orders = permutations(range(len(expected)))
-    return [
-        PortLayout(expected, expected, axes, actual)
-        for axes in orders
-        if tuple(expected[axis] for axis in axes) == actual
-    ]
+    return [PortLayout(expected, expected, axes, actual) for axes in orders(expected, actual)]
 
 
 def _holds(layout: PortLayout, expected: Array, actual: Array) -> bool:
@@ -261,16 +266,12 @@ class SharedParameters:
         return alike(self._models, tolerance)
 
     def _compare(self, pair: CallPair) -> float | None:
-        ours, theirs = (
-            one.side.parameter_gradients(call.layer)
-            for one, call in zip(self._models, (pair.reference, pair.port), strict=True)
-        )
+        calls = tuple(zip(self._models, (pair.reference, pair.port), strict=True))
+        ours, theirs = (one.side.parameter_gradients(call.layer) for one, call in calls)
         weight = self._projected.get(pair.reference.path)
         if ours is None or theirs is None or not (ours or theirs or weight):
             return None
-        calls = pair.reference, pair.port
-        trained = [bool(one.side.parameters(call.layer)) for one, call in zip(self._models, calls, strict=True)]
-        if not all(trained):  # frozen: the pre-flight tells
+        if not all(one.side.parameters(call.layer) for one, call in calls):  # frozen: the pre-flight tells
             return None
         if weight is not None:
             apart, size = weight

@@ -362,10 +362,8 @@ class PairJudge(CodeJudge):
     def parting(self) -> int | None:
         """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""
         limit = CONSTANT if self.exact else ROUGH
-        for pair in self.matching.pairs:
-            if self.compare.outputs_apart(pair) > limit:
-                return pair.port.number
-        return None
+        apart = (pair.port.number for pair in self.matching.pairs if self.compare.outputs_apart(pair) > limit)
+        return next(apart, None)
 
     @property
     def alike_outside(self) -> bool:

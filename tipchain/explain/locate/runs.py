@@ -154,7 +154,7 @@ def _taken_apart(value: Nested) -> Built:
 def _function_apart(function: types.FunctionType) -> Built:
     """Return the values of a function's closure, of the global names that it uses, and its defaults; and what builds another one."""
     cells, world = function.__closure__ or (), function.__globals__
-    inside = [one.cell_contents if is_filled(one) else None for one in cells]
+    inside = [None if one == types.CellType() else one.cell_contents for one in cells]  # reading an empty one raises
     names = [name for name in dict.fromkeys(names_in(function.__code__)) if name in world]
 
     def build(made: Sequence[Nested]) -> object:
@@ -174,15 +174,6 @@ def _function_apart(function: types.FunctionType) -> Built:
 def of_library(value: object) -> bool:
     """Tell whether a function or a class is of a package of `LIBRARIES`."""
     return str(getattr(value, "__module__", "") or "builtins").partition(".")[0] in LIBRARIES
-
-
-def is_filled(cell: types.CellType) -> bool:
-    """Tell whether a closure's cell holds a value yet."""
-    try:
-        cell.cell_contents  # noqa: B018  (reading an empty one raises)
-    except ValueError:
-        return False
-    return True
 
 
 def names_in(code: types.CodeType) -> Iterator[str]:
