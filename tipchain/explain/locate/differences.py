@@ -35,7 +35,7 @@ def rms(array: Array) -> float:
         total = inf if flat is None else _squares(*flat)
         if not _told(total, array):
             total = sum(float(values.dot(values)) for (values,) in _blocks(array))
-    return _root(total, array.size)
+    return root(total, array.size)
 
 
 def distance(expected: Array, actual: Array) -> float:
@@ -50,7 +50,7 @@ def distance(expected: Array, actual: Array) -> float:
         flat = _flat(expected, actual)
         total = inf if flat is None else sum(map(_squares, _apart(*flat)))
         if _told(total, expected, actual):
-            return _root(total, expected.size)
+            return root(total, expected.size)
         if not total and equal(expected, actual):
             return 0.0
         total, room = 0.0, np.empty(max(BLOCK, TILE**2))
@@ -65,7 +65,7 @@ def distance(expected: Array, actual: Array) -> float:
                     return inf
                 square = _squares(apart[~odd])
             total += square
-    return _root(total, expected.size)
+    return root(total, expected.size)
 
 
 def projections(array: Array) -> Array:
@@ -214,7 +214,8 @@ def _squares(values: Array) -> float:
     return sum(float(one.dot(one)) for one in parts)
 
 
-def _root(total: float, size: int) -> float:
+def root(total: float, size: int) -> float:
+    """Return the root of a sum of squares over the number of elements; inf where it is not finite."""
     if not isfinite(total):
         return inf
     return sqrt(total / size) if size else 0.0

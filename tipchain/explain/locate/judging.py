@@ -189,7 +189,7 @@ class PairJudge(CodeJudge):
             ),
             *(each for each in done.code if f"{each.port_path}.".startswith(around)),
         ]
-        return [_less_inside(_as_rounded(each, inside), inside) for each in judged[call.number]]
+        return [_less_inside(each, inside) for each in judged[call.number]]
 
     def _judge_given(self, done: _Done, pair: CallPair, inherited: float) -> None:
         inputs = self.compare.inputs(pair)
@@ -654,8 +654,11 @@ def same_numbers(runs: TracedRuns) -> bool:
     return theirs.comparable(range(len(ours.made)), range(len(theirs.made)))
 
 
-def _less_inside(verdict: LayerVerdict, inside: Iterable[LayerVerdict]) -> LayerVerdict:
-    """Return a container's verdict; faults inside it say nothing about its own code."""
+def _less_inside(verdict: LayerVerdict, inside: Sequence[LayerVerdict]) -> LayerVerdict:
+    """Return a container's verdict: in float32 it may be as far off as its layers' rounding grows, and their faults are not its own."""
+    off = inf if verdict.own is None else verdict.own
+    if verdict.method != "float64" and verdict.at_fault and off <= rounded(inside, verdict.direction):
+        return replace(verdict, closeness=Closeness.ROUNDING, reason="as far off as its layers' rounding takes it")
     found = next((one.port_path for one in inside if one.at_fault), None)
     if found is None or not verdict.at_fault:
         return verdict
@@ -667,14 +670,6 @@ def rounded(verdicts: Iterable[LayerVerdict], direction: Direction) -> float:
     """Return how far results in float32 may be off of layers that do the same: as far as their own rounding may grow."""
     fine = (one.own or 0.0 for one in verdicts if one.direction == direction and one.closeness in FINE)
     return SPREAD * max(fine, default=0.0)
-
-
-def _as_rounded(verdict: LayerVerdict, inside: Iterable[LayerVerdict]) -> LayerVerdict:
-    """Return the verdict about a container, whose result in float32 may be as far off as that of its layers grows."""
-    off = inf if verdict.own is None else verdict.own
-    if verdict.method == "float64" or not verdict.at_fault or not off <= rounded(inside, verdict.direction):
-        return verdict
-    return replace(verdict, closeness=Closeness.ROUNDING, reason="as far off as its layers' rounding takes it")
 
 
 def _slightly(measured: Sequence[Measured]) -> bool:

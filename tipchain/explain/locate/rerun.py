@@ -119,11 +119,6 @@ def run_backward(
         side.products(*zip(*ends, strict=True))
 
 
-def from_one(outputs: Sequence[Tensor]) -> list[Array]:
-    """Return the start of backward at a loss."""
-    return [np.ones(tuple(one.shape)) for one in outputs]
-
-
 def as_float(array: Array, *, double: bool) -> Array:
     """Return floats in float64 or float32, anything else as it is."""
     if not np.issubdtype(array.dtype, np.floating):

@@ -450,14 +450,10 @@ def run_model(
 
 @dataclass(slots=True, eq=False)
 class _Projected:
-    """Projections of gradients by name, and whether backward runs from the run's own start."""
+    """Projections of gradients by name, those of all uses added up, and whether backward runs from the run's own start."""
 
     arrays: dict[str, Array] = field(default_factory=dict)
     backward: bool = False
-
-    def add(self, name: str, made: Array) -> None:
-        """Add one use's gradient of a weight."""
-        self.arrays[name] = self.arrays[name] + made if name in self.arrays else made
 
 
 @contextmanager
@@ -466,7 +462,7 @@ def _projecting(side: LiveSide, model: Model, large: Sequence[LargeWeight]) -> I
     found = _Projected()
 
     def take(one: LargeWeight, gradient: Array) -> None:
-        found.add(one.name, projections(gradient.T if one.turned else gradient))
+        found.arrays[one.name] = found.arrays.get(one.name, 0.0) + projections(gradient.T if one.turned else gradient)
 
     with ExitStack() as stack:
         layers = dict(side.layers(model)) if large else {}
@@ -520,7 +516,7 @@ def _factored(side: LiveSide, layer: Model, name: str, found: _Projected, steps:
         )
         # A loss that runs backward itself may differentiate the gradients, and no product tells that.
         told = found.backward and side.version(value) == version
-        found.add(name, made if told else np.full_like(made, np.inf))
+        found.arrays[name] = found.arrays.get(name, 0.0) + (made if told else np.full_like(made, np.inf))
 
     return side.watch(layer, before, after)
 
