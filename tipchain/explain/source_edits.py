@@ -35,6 +35,7 @@ MODULES = re.compile(r"(F|nn|paddle|pd|functional)(\.\w+)*")
 """Names of modules: what stands behind another name's dot is a method."""
 
 Node = TypeVar("Node", bound=ast.AST)
+Statement = TypeVar("Statement", bound=ast.stmt)
 Span = tuple[int, int, str]
 """Where a text begins and ends, in bytes, and what is written there."""
 
@@ -71,13 +72,13 @@ class PortFile:
         except (OSError, SyntaxError, UnicodeDecodeError):
             return None
 
+    def _around(self, line: int, kind: type[Statement]) -> list[Statement]:
+        every = (one for one in ast.walk(self.tree) if isinstance(one, kind))
+        return [one for one in every if one.lineno <= line <= (one.end_lineno or one.lineno)]
+
     def statement(self, line: int) -> ast.stmt | None:
         """Return the innermost statement on a line; of one with a body its head."""
-        found = [
-            one
-            for one in ast.walk(self.tree)
-            if isinstance(one, ast.stmt) and one.lineno <= line <= (one.end_lineno or one.lineno)
-        ]
+        found = self._around(line, ast.stmt)
         return min(found, key=lambda one: (one.end_lineno or one.lineno) - one.lineno, default=None)
 
     def nodes(self, line: int, kind: type[Node] | UnionType) -> list[Node]:
@@ -87,12 +88,7 @@ class PortFile:
 
     def scope(self, line: int, kind: type[ast.ClassDef | ast.FunctionDef]) -> ast.AST:
         """Return the innermost class or function around a line; the file where there is none."""
-        around = [
-            one
-            for one in ast.walk(self.tree)
-            if isinstance(one, kind) and one.lineno <= line <= (one.end_lineno or one.lineno)
-        ]
-        return max(around, key=lambda one: one.lineno, default=self.tree)
+        return max(self._around(line, kind), key=lambda one: one.lineno, default=self.tree)
 
     @property
     def _starts(self) -> list[int]:

@@ -372,10 +372,8 @@ def _operand_order(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterat
     op, step = group[0].op, group[0].step
     where = place_of(op, piece)
     message = f"the tensors of {called(op)}{where} are in another order: the reference's is {order}{_at(step)}"
-    fix, change = (
-        f"give {called(op)}{where} its tensors in the order {order}",
-        CodeEdit(kind="order", call=op.name, order=tuple(order)),
-    )
+    fix = f"give {called(op)}{where} its tensors in the order {order}"
+    change = CodeEdit(kind="order", call=op.name, order=tuple(order))
     yield _at_call("operand-order", op, step, acts, message, fix, calls=len(group), code_edit=change)
 
 

@@ -71,12 +71,6 @@ class Hypothesis:
         """The message, with the number of calls."""
         return f"{self.message}, in {self.calls} calls" if self.calls > 1 else self.message
 
-    def placed(self, ops: Sequence[Op], piece: Piece) -> str:
-        """Return the path within the piece of the innermost layer that holds all that is changed, of the piece's calls."""
-        if self.place is not None:
-            return self.place
-        return holder_of([op for op in ops if op.number in self.acts], piece)
-
 
 def holder_of(ops: Iterable[Op], piece: Piece) -> str:
     """Return the path within a piece of the innermost layer whose code, or code inside, makes some calls.
@@ -143,14 +137,10 @@ class Trials:
         walk.run()
         return walk
 
-    def over(self) -> bool:
-        """Whether there is no time, or no run, left."""
-        return self.pace.over or self.piece.runs >= MOST_RUNS
-
     def run(self, hypotheses: Iterable[Hypothesis]) -> None:
         """Try hypotheses until time or runs are spent."""
         for one in hypotheses:
-            if self.over():
+            if self.pace.over or self.piece.runs >= MOST_RUNS:
                 return
             trial = self._tried(one)
             self.trials += [] if trial is None else [trial]
@@ -178,10 +168,6 @@ class Trials:
     def settled(self) -> bool:
         """Whether something explains the error to rounding."""
         return any(one.whole for one in self.trials)
-
-    def best(self) -> Trial | None:
-        """Return the trial that explains most."""
-        return max(self.trials, key=lambda one: one.explained, default=None)
 
     def _left(self, one: Hypothesis) -> float | None:
         """Return the error that is left under a hypothesis; None where it cannot be run."""

@@ -20,7 +20,7 @@ from tipchain.explain.causes.search import diagnose_loss
 from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run, of_piece
 from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.matching import Comparer
-from tipchain.explain.locate.rerun import from_one, rerun
+from tipchain.explain.locate.rerun import rerun
 from tipchain.explain.locate.runs import in_double, with_tensors
 from tipchain.explain.locate.trace import Call, Store, StoredArray, TracedValue, is_array, put_back, take_out
 from tipchain.explain.locate.verdicts import LIMIT
@@ -119,7 +119,7 @@ class _Losses:
             called,
             ((self.structures[number],), {}),
             outputs,
-            from_one,
+            lambda ends: [np.ones(tuple(one.shape)) for one in ends],
             double=double,
             seed=self.seed,
             draws=Draws(self.seed),

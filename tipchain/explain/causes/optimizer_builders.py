@@ -155,8 +155,7 @@ def _steps(shape: Sequence[int], heights: Sequence[int]) -> tuple[int, ...] | No
 
 RATE = 0.01
 """The learning rate that builders are given which ask for one."""
-Clips = tuple[Builder | None, Builder | None]
-Schedulers = tuple[Builder | None, Builder | None]
+Both = tuple[Builder | None, Builder | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,8 +176,8 @@ class TrainingPair:
     sides: Sides
     models: tuple[Model, Model]
     optimizers: tuple[Builder, Builder] | None
-    schedulers: Schedulers | None = None
-    clips: Clips = (None, None)
+    schedulers: Both | None = None
+    clips: Both = (None, None)
     names: Mapping[str, str] = field(default_factory=dict)
     iterations: int = 5
     seed: int = 0

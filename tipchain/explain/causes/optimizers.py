@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from tipchain.core.language import listed
-from tipchain.errors import Outcome, TipchainError
+from tipchain.errors import Outcome
 from tipchain.explain.causes.optimizer_builders import Opened, TrainingPair, open_both
 from tipchain.explain.findings import Diagnosis, PieceCheck, at_source, failed_to_run, source_of
 from tipchain.explain.locate.differences import rms
@@ -227,7 +227,7 @@ class _Ran:
     @property
     def failing(self) -> list[str]:
         """The parameters whose updates are apart."""
-        return [name for name, kept in self.watched.items() if kept.worst > _limit(double=self.double)]
+        return [name for name, kept in self.watched.items() if kept.worst > (APART if self.double else ROUGH)]
 
     @property
     def moved(self) -> bool:
@@ -270,8 +270,6 @@ def check_optimizers(pair: TrainingPair) -> PieceCheck:
         with suppress(RuntimeError, NotImplementedError, ValueError):  # a kernel that takes no float64
             return _judge(run())
         return _judge(run(double=False))
-    except TipchainError as error:
-        return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
         return failed_to_run("building or stepping the optimizers", error)
 
@@ -313,14 +311,10 @@ def _run(opened: Opened, count: int, seed: int, *, double: bool) -> dict[str, _P
             kept.moved = kept.moved or max(apart[:2]) > noise
             finite = all(np.isfinite(one) for one in apart)
             share = apart[2] / max(apart[:2]) if finite and apart[2] > noise else 0.0 if finite else np.inf
-            if share > _limit(double=double) and kept.step < 0:
+            if share > (APART if double else ROUGH) and kept.step < 0:
                 kept.step = step
             kept.worst, kept.total = max(kept.worst, float(share)), kept.total + min(float(share), MOST_APART) ** 2
     return watched
-
-
-def _limit(*, double: bool) -> float:
-    return APART if double else ROUGH
 
 
 def _judge(ran: _Ran) -> PieceCheck:

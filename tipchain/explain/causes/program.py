@@ -651,11 +651,6 @@ def then_first(change: Unary) -> Act:
     return act
 
 
-def instead(change: Unary) -> Act:
-    """Return an act that applies another function to the first argument."""
-    return lambda _original, args, _kwargs: change(args[0])
-
-
 def argument(number: int) -> Act:
     """Return an act that gives back one of the arguments."""
     return lambda _original, args, _kwargs: args[number]

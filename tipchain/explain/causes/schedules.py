@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.core.blame import one_line
-from tipchain.errors import Outcome, TipchainError
+from tipchain.errors import Outcome
 from tipchain.explain.causes.optimizer_builders import Opened, TrainingPair, build_torch_schedule, open_both
-from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
+from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run, of_piece
 from tipchain.explain.preflight.schedules import as_call, build, differences, has_functions, read
 from tipchain.explain.preflight.settings import SCHEDULER, SettingDifference, Settings, explaining
 from tipchain.framework_types import Array, Schedule
@@ -57,18 +57,14 @@ def _causes(
     if count:
         return tuple(one.diagnosed(proof, share) for one in found[:count])
     if not found and reference.kind and not has_functions(reference) and explained(reference):
-        cause = _diagnosis("setting", classes, proof, f"use `paddle.optimizer.lr.{as_call(reference)}`", 1.0)
-        return (replace(cause, place=port.source, reference_place=reference.source),)
+        cause = of_piece(SCHEDULER, "setting", classes, proof, f"use `paddle.optimizer.lr.{as_call(reference)}`")
+        return (replace(cause, explained=1.0, place=port.source, reference_place=reference.source),)
     own = "" if factor == 1 else f", and {name} has {factor:.6g} times its rate"
     message = (
         f"at step {step} the learning rate is {actual[step]:.6g}, the reference's {expected[step]:.6g}: {classes}{own}"
     )
-    cause = _diagnosis("parting", message, shown, "let the port's schedule give the reference's rates")
+    cause = of_piece(SCHEDULER, "parting", message, shown, "let the port's schedule give the reference's rates")
     return (replace(cause, place=port.source, reference_place=reference.source),)
-
-
-def _diagnosis(code: str, message: str, evidence: str, fix: str, explained: float | None = None) -> Diagnosis:
-    return Diagnosis(code=code, port_path=SCHEDULER, message=message, evidence=evidence, explained=explained, fix=fix)
 
 
 # Both schedules, stepped.
@@ -111,8 +107,6 @@ def check_schedulers(pair: TrainingPair) -> PieceCheck:
         settings = read(schedule, 0), read(paddles, 1)
         count = _count((schedule, paddles), iterations)
         expected, actual = _walk(opened.reference, schedule, count), _walk(opened.port, paddles, count)
-    except TipchainError as error:
-        return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
         return failed_to_run("the schedule", error)
     short = next((one for one in (expected, actual) if one.steps < min(count, iterations)), None)
@@ -225,7 +219,8 @@ def _judge(
         return replace(check, reason=reason, diagnoses=causes(name, (one, other)))
     if np.ptp(momentum) > 0:
         low, high = float(momentum.min()), float(momentum.max())
-        cause = _diagnosis(
+        cause = of_piece(
+            SCHEDULER,
             "setting",
             f"the reference's schedule moves the momentum between {low:.6g} and {high:.6g}, the port's does not",
             "OneCycleLR and CyclicLR of torch have cycle_momentum=True by default; Paddle's leave the momentum alone",

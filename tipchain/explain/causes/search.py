@@ -22,6 +22,7 @@ from tipchain.explain.causes.hypotheses import (
     Trials,
     below,
     called,
+    holder_of,
     lower_precision,
     place_of,
 )
@@ -437,7 +438,10 @@ def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
         here, there = apart
         fix += f"; {here.place} (`{here.line}`) reads otherwise than {there.place} (`{there.line}`) of the reference"
         lines = Lines(here.source, there.source)
-    place = join(piece.theirs.path, one.placed(trials.base.ops, piece))
+    holder = one.place
+    if holder is None:
+        holder = holder_of((op for op in trials.base.ops if op.number in one.acts), piece)
+    place = join(piece.theirs.path, holder)
     return Diagnosis(
         code=one.code,
         name=one.name,
@@ -476,7 +480,7 @@ def _fix(one: Hypothesis, piece: Piece) -> tuple[str, SourceLine | None]:
 
 def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
     """Return both statements at which the programs part, for no edit mends the error."""
-    best = trials.best()
+    best = max(trials.trials, key=lambda one: one.explained, default=None)
     tried = f"{len(trials.trials)} edits were tried in {piece.runs} runs, {trials.failed} could not be run"
     own = [f"{called(op)}{place_of(op, piece)}" for op in trials.base.ops if has_own_backward(op)]
     if piece.backward and own:

@@ -11,7 +11,7 @@ from types import ModuleType
 
 from tipchain.explain.causes.hypotheses import Hypothesis, below, class_of, lines_of, place_of, same_setting
 from tipchain.explain.causes.piece import Piece
-from tipchain.explain.causes.program import LAYER, Op, instead
+from tipchain.explain.causes.program import LAYER, Op
 from tipchain.explain.findings import CONSTRUCTED, Diagnosis
 from tipchain.facts.functions import OTHERWISE, OtherMeaning
 from tipchain.facts.layers import kind_of, named_kind
@@ -64,7 +64,7 @@ def _applied(
             code="structure",
             name=finding.name,
             message=f"it is a `{class_of(layer)}`, the reference's a `{type(reference).__name__}`",
-            acts={op.number: instead(made) for op in calls},
+            acts=dict.fromkeys((op.number for op in calls), lambda _original, args, _kwargs: made(args[0])),
         )
         return
     for argument, port_value, value, changes in reference_settings(finding.name, reference, layer, piece.paddle.nn):

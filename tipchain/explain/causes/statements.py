@@ -625,13 +625,13 @@ def _mend(
         tried += [(step, ours, pairs)] if len(pairs) > 1 else []
     tried.sort(key=lambda one: any(isinstance(value, dict) for value, _ in one[2].values()))  # what it holds goes first
     expected, actual = ends
-    whole = _apart(expected, actual)
+    whole = distance(expected, actual)
     for step, ours, settings in tried[:MOST_RUNS]:
         try:
             found = again(Edit(step.at, {name: value for name, (_, value) in settings.items()}))
         except Exception:  # noqa: BLE001, S112  (the user's code with a value that it does not take)
             continue
-        left = _apart(expected, found)
+        left = distance(expected, found)
         share = 1 - left / whole if 0 < whole < np.inf else float(left <= SAME_ENLARGED * rms(expected))
         if share >= EXPLAINED:
             return step, ours, settings, share
@@ -651,7 +651,3 @@ def _equal(one: Nested, other: Nested) -> bool:
     if isinstance(one, int | float | np.number) and isinstance(other, int | float | np.number):
         return bool(np.isclose(one, other, SAME_ENLARGED, 0.0))
     return type(one) is type(other) and bool(one == other)
-
-
-def _apart(expected: Array, actual: Array) -> float:
-    return distance(expected, actual) if expected.shape == actual.shape else float("inf")

@@ -607,10 +607,8 @@ class CodeJudge:
         """Describe a gradient that code hands to a layer: the reference's multiple, or another."""
         layout = self.compare.layout(ours, theirs)
         if layout is not None and ours.gradient is not None and theirs.gradient is not None:
-            expected, actual = (
-                layout.shared(self.store.get(ours.gradient)),
-                layout.back_shared(self.store.get(theirs.gradient)),
-            )
+            expected = layout.shared(self.store.get(ours.gradient))
+            actual = layout.back_shared(self.store.get(theirs.gradient))
             factor = float(np.vdot(expected, actual).real / np.vdot(expected, expected).real)
             if relative(expected * factor, actual) <= SAME_SINGLE * abs(factor):
                 return f"hands {receiver} {factor:.6g} times the reference's gradient"
@@ -618,12 +616,11 @@ class CodeJudge:
 
     def _first_changed(self, apart: Callable[[TracedValue, TracedValue], float], tolerance: float) -> Changed | None:
         """Return where gradients part first on their way back, though every layer hands them on as the reference's does."""
-        for pair, link in self._agreeing:
-            values = pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]
-            found = apart(*values)
-            if found > tolerance:
-                return found, pair, *values
-        return None
+        values = (
+            (one, one.reference.outputs[link.ours], one.port.outputs[link.theirs]) for one, link in self._agreeing
+        )
+        found = ((apart(ours, theirs), pair, ours, theirs) for pair, ours, theirs in values)
+        return next((one for one in found if one[0] > tolerance), None)
 
     def _around(
         self, calls: Calls, values: tuple[TracedValue, TracedValue], ends: Literal["inputs", "outputs"]

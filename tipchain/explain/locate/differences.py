@@ -35,11 +35,13 @@ def rms(array: Array) -> float:
         total = inf if flat is None else _squares(*flat)
         if not _told(total, array):
             total = sum(float(values.dot(values)) for (values,) in _blocks(array))
-    return _root(total, array.size)
+    return root(total, array.size)
 
 
 def distance(expected: Array, actual: Array) -> float:
-    """Return the RMS of the difference of two arrays of one shape; inf where NaN or Inf do not stand alike."""
+    """Return the RMS of the difference of two arrays; inf of other shapes, and where NaN or Inf do not stand alike."""
+    if expected.shape != actual.shape:
+        return inf
     if expected.dtype.kind in "biu" and actual.dtype.kind in "biu":
         return rms(expected != actual)
     if (expected.dtype.kind == "c") != (actual.dtype.kind == "c"):
@@ -48,7 +50,7 @@ def distance(expected: Array, actual: Array) -> float:
         flat = _flat(expected, actual)
         total = inf if flat is None else sum(map(_squares, _apart(*flat)))
         if _told(total, expected, actual):
-            return _root(total, expected.size)
+            return root(total, expected.size)
         if not total and equal(expected, actual):
             return 0.0
         total, room = 0.0, np.empty(max(BLOCK, TILE**2))
@@ -63,7 +65,7 @@ def distance(expected: Array, actual: Array) -> float:
                     return inf
                 square = _squares(apart[~odd])
             total += square
-    return _root(total, expected.size)
+    return root(total, expected.size)
 
 
 def projections(array: Array) -> Array:
@@ -212,7 +214,8 @@ def _squares(values: Array) -> float:
     return sum(float(one.dot(one)) for one in parts)
 
 
-def _root(total: float, size: int) -> float:
+def root(total: float, size: int) -> float:
+    """Return the root of a sum of squares over the number of elements; inf where it is not finite."""
     if not isfinite(total):
         return inf
     return sqrt(total / size) if size else 0.0
@@ -241,7 +244,7 @@ def arrange(expected: Array, actual: Array) -> Axes | None:
     """
     if expected.shape == actual.shape:
         return tuple(range(expected.ndim))
-    found = list(_orders(expected.shape, actual.shape))
+    found = list(orders(expected.shape, actual.shape))
     if len(found) <= 1:
         return found[0] if found else None
     return min(found, key=lambda axes: distance(expected.transpose(axes), actual))
@@ -253,7 +256,8 @@ def relative_arranged(expected: Array, actual: Array) -> float:
     return inf if axes is None else relative(expected.transpose(axes), actual)
 
 
-def _orders(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Iterator[Axes]:
+def orders(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Iterator[Axes]:
+    """Yield the orders of the axes of one shape that give another."""
     if sorted(shape) != sorted(wanted) or len(shape) > MOST_AXES:
         return
     for axes in permutations(range(len(shape))):
@@ -297,8 +301,6 @@ class PortLayout:
 
     def apply_gradient(self, gradient: Array) -> Array:
         """Return the gradients at the port's backward's start: repeated tensors share theirs, summed."""
-        if self.permutes:
-            return gradient.transpose(self.axes)
         made = self._reduced(self._moved(gradient))
         if made.shape == self.actual:
             return made
@@ -370,7 +372,7 @@ def layouts(expected: tuple[int, ...], actual: tuple[int, ...]) -> list[PortLayo
     """Return the layouts between two shapes: axis orders, or else merged, cut or repeated axes."""
     if expected == actual:
         return [plain(expected)]
-    found = [PortLayout(expected, expected, axes, actual) for axes in _orders(expected, actual)]
+    found = [PortLayout(expected, expected, axes, actual) for axes in orders(expected, actual)]
     if found or not expected or not actual:
         return found
     if prod(expected) == prod(actual):

@@ -6,13 +6,23 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, permutations
+from itertools import accumulate
 from math import inf, prod, sqrt
 
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.explain.locate.differences import PortLayout, distance, equal, layouts, plain, relative, rms, squeezed_as
+from tipchain.explain.locate.differences import (
+    PortLayout,
+    distance,
+    equal,
+    layouts,
+    orders,
+    plain,
+    relative,
+    rms,
+    squeezed_as,
+)
 from tipchain.explain.locate.matching import CallPair, LayerPair, print_of
 from tipchain.explain.locate.rerun import BothModels, PairReruns, Rerun
 from tipchain.explain.locate.runs import LargeWeight
@@ -29,34 +39,16 @@ PROJECTED = ("linear", "conv1d", "conv2d", "conv3d")
 """Layers of the frameworks whose weights are so large."""
 
 
-ParameterGradient = tuple[Array, "Array | None"]
-"""A parameter's values and its gradient, zero-copy; None where there is none."""
-
-
-def parameters_of(side: LiveSide, model: object) -> list[ParameterGradient]:
-    """Return the parameters of a model that take gradients, each once."""
-    found = ((one, side.framework.gradient(one)) for _, one in side.parameters(model))
-    return [(side.view(one), None if gradient is None else side.view(gradient)) for one, gradient in found]
-
-
-def alike(
-    ours: Sequence[ParameterGradient], theirs: Sequence[ParameterGradient], tolerance: float, least: float
-) -> bool:
-    """Tell whether every parameter of one model is one of the other's, with the same gradients.
+def alike(models: BothModels, tolerance: float) -> bool:
+    """Tell whether every parameter of one model's float64 copy is one of the other's, with gradients no further apart.
 
     Those that hold the same values, in whatever order, belong together, and their gradients are compared in the order of
     their size: a layout of its own changes neither.
-
-    Args:
-        ours: the reference's.
-        theirs: the port's.
-        tolerance: relative RMS difference up to which gradients are the same.
-        least: how small a gradient is, beside the largest, that may be zero but for rounding.
     """
-    groups, port_groups = _groups(ours), _groups(theirs)
+    groups, port_groups = (_groups(one.side, one.double.whole) for one in models if one.double is not None)
     if groups.keys() != port_groups.keys():
         return False
-    largest = max((rms(one) for found in groups.values() for one in found), default=0.0)
+    least = SAME_SINGLE * max((rms(one) for found in groups.values() for one in found), default=0.0)
     pairs = [(arrays, port_groups[key]) for key, arrays in groups.items()]
     for both in pairs:
         expected, actual = both
@@ -64,23 +56,24 @@ def alike(
             return False
         size, port_size = (sqrt(sum(rms(one) ** 2 for one in found) / len(found)) for found in both)
         # Sizes are no further apart than the arrays are, in whatever order: most that differ need no sorting.
-        if not abs(size - port_size) <= (tolerance + NOISE) * max(size, least * largest):
+        if not abs(size - port_size) <= (tolerance + NOISE) * max(size, least):
             return False
     return all(
         distance(*(np.sort(np.concatenate(found)) for found in (expected, actual)))
-        <= tolerance * max(sqrt(sum(rms(one) ** 2 for one in expected) / len(expected)), least * largest)
+        <= tolerance * max(sqrt(sum(rms(one) ** 2 for one in expected) / len(expected)), least)
         for expected, actual in pairs
     )
 
 
-def _groups(parameters: Sequence[ParameterGradient]) -> Mapping[Hashable, list[Array]]:
+def _groups(side: LiveSide, model: Model) -> Mapping[Hashable, list[Array]]:
     """Return the gradients by their parameters' contents; none is as good as zeros."""
     found: dict[Hashable, list[Array]] = defaultdict(list)
-    for values, gradient in parameters:
-        flat = np.ascontiguousarray(values, np.float32).reshape(-1)  # float64 copies hold no more
+    for _, one in side.parameters(model):
+        gradient = side.framework.gradient(one)
+        flat = np.ascontiguousarray(side.view(one), np.float32).reshape(-1)  # float64 copies hold no more
         told = print_of(flat)
         constant = float(flat[0]) if flat.size and not told[1] else None
-        found[told, constant].append(np.zeros(flat.size) if gradient is None else gradient.reshape(-1))
+        found[told, constant].append(np.zeros(flat.size) if gradient is None else side.view(gradient).reshape(-1))
     return found
 
 
@@ -147,12 +140,7 @@ def _find(name: str, values: Array, others: Mapping[str, Array]) -> Laid | None:
 def _other_layouts(expected: tuple[int, ...], actual: tuple[int, ...]) -> Sequence[PortLayout]:
     if expected != actual:
         return layouts(expected, actual)
-    orders = permutations(range(len(expected)))
-    return [
-        PortLayout(expected, expected, axes, actual)
-        for axes in orders
-        if tuple(expected[axis] for axis in axes) == actual
-    ]
+    return [PortLayout(expected, expected, axes, actual) for axes in orders(expected, actual)]
 
 
 def _holds(layout: PortLayout, expected: Array, actual: Array) -> bool:
@@ -306,20 +294,15 @@ class SharedParameters:
             if self.beyond(CONSTANT):
                 raise NotHeld
             return False
-        ours, theirs = ([] if one.double is None else parameters_of(one.side, one.double.whole) for one in self._models)
-        return alike(ours, theirs, tolerance, SAME_SINGLE)
+        return alike(self._models, tolerance)
 
     def _compare(self, pair: CallPair) -> float | None:
-        ours, theirs = (
-            one.side.parameter_gradients(call.layer)
-            for one, call in zip(self._models, (pair.reference, pair.port), strict=True)
-        )
+        calls = tuple(zip(self._models, (pair.reference, pair.port), strict=True))
+        ours, theirs = (one.side.parameter_gradients(call.layer) for one, call in calls)
         weight = self._projected.get(pair.reference.path)
         if ours is None or theirs is None or not (ours or theirs or weight):
             return None
-        calls = pair.reference, pair.port
-        trained = [bool(one.side.parameters(call.layer)) for one, call in zip(self._models, calls, strict=True)]
-        if not all(trained):  # frozen: the pre-flight tells
+        if not all(one.side.parameters(call.layer) for one, call in calls):  # frozen: the pre-flight tells
             return None
         if weight is not None:
             apart, size = weight
@@ -336,22 +319,16 @@ class SharedParameters:
         sizes = {name: rms(one) for name, one in ours.items()}
         least, found = SAME_SINGLE * max([largest, *sizes.values()]), []
         for name, one in ours.items():
-            apart = self._between(one, theirs.get(name))
+            apart = _between(one, theirs.get(name))
             size = max(sizes[name], least)
             if apart is None or apart > ROUGH * size:
                 told = self.layouts(pair).get(name)
-                again = None if told is None else self._between(one, told.arranged(theirs))
+                again = None if told is None else _between(one, told.arranged(theirs))
                 apart = apart if again is None else again
             if apart is not None:
                 self._found.append(Shared(pair, name, apart, sizes[name]))
                 found.append(0.0 if not apart else apart / size if size else inf)
         return max(found, default=0.0)
-
-    def _between(self, one: Array, other: Array | None) -> float | None:
-        if other is None:
-            return None
-        other = squeezed_as(other, one.shape)
-        return distance(one, other) if one.shape == other.shape else inf
 
     def known_layouts(self, pair: CallPair) -> Mapping[str, Laid]:
         """Return the same as `layouts`, or nothing where the gradients gave no reason to ask."""
@@ -374,6 +351,10 @@ class SharedParameters:
         return self._layouts[number]
 
 
+def _between(one: Array, other: Array | None) -> float | None:
+    return None if other is None else distance(one, squeezed_as(other, one.shape))
+
+
 # The errors of the gradients that a layer gives its inputs and its parameters.
 
 
@@ -390,7 +371,7 @@ def input_gradients(reruns: PairReruns, *, known: float | None, double: bool) ->
     slow64 = None if known is not None else reruns.port64
     moved = None if double or slow64 is not None else reruns.moved
     for link in reruns.inputs:
-        truth = reruns.gradient(link.ours)
+        truth = reruns.gradient(reruns.pair.reference.inputs[link.ours])
         own = None if slow is None else slow.inputs[link.ours]
         alone = reruns.reference64 if known is None and (truth is None or slow is None) else None
         made = own if alone is None else alone.inputs[link.ours]
@@ -440,8 +421,8 @@ def parameter_gradients(
         if port is None and port64 is None:
             continue
         if port64 is not None and not frameworks_own(reruns.pair.port.layer):
-            arranged = relative_or_inf(np.sort(truth, axis=None), np.sort(port64, axis=None))
-            if arranged <= SAME_DOUBLE < relative_or_inf(truth, port64):
+            arranged = relative(np.sort(truth, axis=None), np.sort(port64, axis=None))
+            if arranged <= SAME_DOUBLE < relative(truth, port64):
                 yield only(f"gradient of {name}", arranged)
                 continue
         exact, terms = known if port64 is None else port64, reruns.terms(truth)
@@ -466,8 +447,3 @@ def _gradient(name: str, rerun: Rerun | None, kept: Mapping[str, Laid], shape: t
         return None
     made = kept[name].arranged(found) if name in kept else found.get(name)
     return None if made is None else squeezed_as(made, shape)
-
-
-def relative_or_inf(expected: Array, actual: Array) -> float:
-    """Return how far two arrays are apart; arrays of different shapes are infinitely far."""
-    return relative(expected, actual) if expected.shape == actual.shape else inf

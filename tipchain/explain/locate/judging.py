@@ -53,23 +53,6 @@ SPREAD = 100.0
 Beyond it the layer's own error is measured for itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Judged:
-    """The findings about a pair by itself.
-
-    Attributes:
-        pair: the pair.
-        verdicts: about forward, and perhaps backward.
-        inherited: how far the tensors that both are given are apart.
-        made: how far the layers take equal tensors apart in float64 though they do the same; None where that was not measured.
-    """
-
-    pair: CallPair
-    verdicts: list[LayerVerdict]
-    inherited: float
-    made: float | None = None
-
-
 @dataclass(slots=True, kw_only=True)
 class _Done:
     """The judgements so far.
@@ -113,7 +96,7 @@ class PairJudge(CodeJudge):
     _shared: SharedParameters = field(init=False)
     _own: list[Shared] = field(default_factory=list)
     _left: dict[int, Array] = field(default_factory=dict)
-    _made: float | None = None
+    _made: dict[int, float] = field(default_factory=dict)
 
     def judge(self, *, hasty: bool = False) -> tuple[LayerVerdict, ...]:
         """Return the verdicts: forward in the order of the port's calls, then backward in the opposite order.
@@ -146,40 +129,39 @@ class PairJudge(CodeJudge):
         verdicts = self._concluded(self._in_turn(self._judge_layers(self.matching.pairs, hasty=hasty)))
         return verdicts if self.equal_nan else self._less_nan(verdicts)
 
-    def _judge_layers(self, pairs: Iterable[CallPair], *, hasty: bool = False) -> dict[int, _Judged]:
-        """Judge each pair by itself while there is time; return the findings by the number of the port's call."""
-        found: dict[int, _Judged] = {}
+    def _judge_layers(self, pairs: Iterable[CallPair], *, hasty: bool) -> dict[int, list[LayerVerdict]]:
+        """Judge each pair by itself while there is time; return the verdicts by the number of the port's call."""
+        found: dict[int, list[LayerVerdict]] = {}
         for number, pair in enumerate(pairs):
             if self.pace.over:
                 self.late = len(self.matching.pairs) - len(found)
                 break
             self.pace.tell("comparing layers", number, len(self.matching.pairs))
-            inherited = self.compare.inputs_apart(pair)
-            self._made = None
-            judged = [self._weighed(pair, one) for one in self._judge_jointly(pair, inherited)]
+            judged = [self._weighed(pair, one) for one in self._judge_jointly(pair, self.compare.inputs_apart(pair))]
             first, *_ = judged
             if first.at_fault and first.direction == "forward":
                 self.wrong.append(pair)
             if hasty and not self.alike_outside and any(one.at_fault for one in judged):
                 raise NotHeld
-            found[pair.port.number] = _Judged(pair=pair, verdicts=judged, inherited=inherited, made=self._made)
+            found[pair.port.number] = judged
         return found
 
-    def _in_turn(self, judged: Mapping[int, _Judged]) -> _Done:
+    def _in_turn(self, judged: Mapping[int, list[LayerVerdict]]) -> _Done:
         """Return the verdicts in the order of the port's calls, with those about the code between the layers."""
         done = _Done(clean=same_numbers(self.runs))
         for pair in self.matching.pairs:
-            one = judged.get(pair.port.number)
-            if one is None:
+            verdicts, made = judged.get(pair.port.number), self._made.get(pair.port.number)
+            if verdicts is None:
                 done.forward.append(self._verdict(pair, "forward", 0.0, Closeness.NOT_COMPARABLE, None, LATE))
                 continue
+            inherited = self.compare.inputs_apart(pair)
             # Tensors of other shapes show no difference where what is made of them is the same.
             if done.clean and (self.compare.inputs(pair) or not self._agree(pair)):
-                self._judge_given(done, pair, one.inherited)
-            if one.made is not None:  # later tensors may differ as far as a layer that agrees may take them
-                passed = one.inherited if one.inherited <= self.noise else 0.0
-                self.noise = max(self.noise, SPREAD * one.made, SPREAD * passed)
-            verdicts = self._of_own_code(one, judged, done) if pair.whole else one.verdicts
+                self._judge_given(done, pair, inherited)
+            if made is not None:  # later tensors may differ as far as a layer that agrees may take them
+                passed = inherited if inherited <= self.noise else 0.0
+                self.noise = max(self.noise, SPREAD * made, SPREAD * passed)
+            verdicts = self._of_own_code(pair.port, judged, done) if pair.whole else verdicts
             forward, *backward = verdicts
             ends = [call.outputs for call in (pair.reference, pair.port)]
             alive = all(
@@ -195,15 +177,19 @@ class PairJudge(CodeJudge):
                 done.clean = False
         return done
 
-    def _of_own_code(self, one: _Judged, judged: Mapping[int, _Judged], done: _Done) -> list[LayerVerdict]:
+    def _of_own_code(self, call: Call, judged: Mapping[int, list[LayerVerdict]], done: _Done) -> list[LayerVerdict]:
         """Return the verdicts about a container, in the light of the faults inside it."""
-        trace, call = self.runs.port.trace, one.pair.port
-        around = f"{call.path}." if call.path else ""
+        trace, around = self.runs.port.trace, f"{call.path}." if call.path else ""
         inside = [
-            *(each for other in judged.values() if holds(trace, call, other.pair.port) for each in other.verdicts),
+            *(
+                each
+                for number, several in judged.items()
+                if holds(trace, call, trace.calls[number])
+                for each in several
+            ),
             *(each for each in done.code if f"{each.port_path}.".startswith(around)),
         ]
-        return [_less_inside(_as_rounded(each, inside), inside) for each in one.verdicts]
+        return [_less_inside(each, inside) for each in judged[call.number]]
 
     def _judge_given(self, done: _Done, pair: CallPair, inherited: float) -> None:
         inputs = self.compare.inputs(pair)
@@ -376,10 +362,8 @@ class PairJudge(CodeJudge):
     def parting(self) -> int | None:
         """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""
         limit = CONSTANT if self.exact else ROUGH
-        for pair in self.matching.pairs:
-            if self.compare.outputs_apart(pair) > limit:
-                return pair.port.number
-        return None
+        apart = (pair.port.number for pair in self.matching.pairs if self.compare.outputs_apart(pair) > limit)
+        return next(apart, None)
 
     @property
     def alike_outside(self) -> bool:
@@ -462,7 +446,7 @@ class PairJudge(CodeJudge):
         reruns = PairReruns(
             models=self.models, pair=pair, inputs=inputs, outputs=outputs, store=self.store, seed=self.seed
         )
-        if not reruns.comparable:
+        if not inputs and pair.reference.inputs and pair.port.inputs:
             reason = "its arguments are other tensors than the reference's"
             return [self._verdict(pair, "forward", inherited, Closeness.NOT_COMPARABLE, None, reason)]
         apart = max(self._gradients_of(pair, "outputs"))
@@ -548,7 +532,8 @@ class PairJudge(CodeJudge):
             measured = self._outputs(reruns, whole=False)  # it may have been given most of that
         forward = classify(measured)[0]
         if forward not in FAULTS:
-            self._made = max([self._made or 0.0, *(one.exact or 0.0 for one in measured)])
+            number = pair.port.number
+            self._made[number] = max([self._made.get(number, 0.0), *(one.exact or 0.0 for one in measured)])
         if not reruns.backward:
             return measured, []
         known = self._gradients_known(pair)
@@ -589,7 +574,7 @@ class PairJudge(CodeJudge):
             found.append(
                 measure(
                     what,
-                    reruns.result(link.ours),
+                    self.store.get(reruns.pair.reference.outputs[link.ours].stored),
                     None if slow is None else slow.outputs[link.ours],
                     None if fast is None else link.layout.back(fast.outputs[link.theirs]),
                     exact,
@@ -657,8 +642,11 @@ def same_numbers(runs: TracedRuns) -> bool:
     return theirs.comparable(range(len(ours.made)), range(len(theirs.made)))
 
 
-def _less_inside(verdict: LayerVerdict, inside: Iterable[LayerVerdict]) -> LayerVerdict:
-    """Return a container's verdict; faults inside it say nothing about its own code."""
+def _less_inside(verdict: LayerVerdict, inside: Sequence[LayerVerdict]) -> LayerVerdict:
+    """Return a container's verdict: in float32 it may be as far off as its layers' rounding grows, and their faults are not its own."""
+    off = inf if verdict.own is None else verdict.own
+    if verdict.method != "float64" and verdict.at_fault and off <= rounded(inside, verdict.direction):
+        return replace(verdict, closeness=Closeness.ROUNDING, reason="as far off as its layers' rounding takes it")
     found = next((one.port_path for one in inside if one.at_fault), None)
     if found is None or not verdict.at_fault:
         return verdict
@@ -670,14 +658,6 @@ def rounded(verdicts: Iterable[LayerVerdict], direction: Direction) -> float:
     """Return how far results in float32 may be off of layers that do the same: as far as their own rounding may grow."""
     fine = (one.own or 0.0 for one in verdicts if one.direction == direction and one.closeness in FINE)
     return SPREAD * max(fine, default=0.0)
-
-
-def _as_rounded(verdict: LayerVerdict, inside: Iterable[LayerVerdict]) -> LayerVerdict:
-    """Return the verdict about a container, whose result in float32 may be as far off as that of its layers grows."""
-    off = inf if verdict.own is None else verdict.own
-    if verdict.method == "float64" or not verdict.at_fault or not off <= rounded(inside, verdict.direction):
-        return verdict
-    return replace(verdict, closeness=Closeness.ROUNDING, reason="as far off as its layers' rounding takes it")
 
 
 def _slightly(measured: Sequence[Measured]) -> bool:

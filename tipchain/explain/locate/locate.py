@@ -532,8 +532,7 @@ class Locator:
         self, side: LiveSide, model: Model, inputs: ModelInputs, *, double: bool, **given: Setting
     ) -> TracedRun:
         """Run a model, forward alone unless told otherwise; see `run_model`."""
-        options: Options = {"loss": None, "backward": False, **given}
-        return run_model(side, model, inputs, self.store, double=double, seed=self.seed, pace=self.pace, **options)
+        return run_model(side, model, inputs, self.store, double=double, seed=self.seed, pace=self.pace, **given)
 
     def _close(self, one: TracedValue, other: TracedValue) -> bool:
         ours, theirs = one.stored, other.stored
@@ -558,28 +557,26 @@ class WholeBatch:
     """The whole batch's findings before it was given up: outputs, and the models' parting.
 
     Attributes:
-        reference: the reference's run, without its trace.
-        port: the port's.
+        runs: both, without their traces.
         outputs: how far the outputs are apart.
         parting: the number of the port's first call in a pair that gives something else; None where there is none.
     """
 
-    reference: TracedRun
-    port: TracedRun
+    runs: TracedRuns
     outputs: tuple[float, ...]
     parting: int | None
 
     @classmethod
     def of(cls, judge: PairJudge) -> WholeBatch:
         """Return the findings before any layer is judged."""
-        ours, theirs = (replace(run, trace=Trace(calls=()), values=()) for run in judge.runs)
-        return cls(reference=ours, port=theirs, outputs=judge.outputs_apart(), parting=judge.parting())
+        runs = TracedRuns(*(replace(run, trace=Trace(calls=()), values=()) for run in judge.runs))
+        return cls(runs=runs, outputs=judge.outputs_apart(), parting=judge.parting())
 
     def completed(self, found: Located) -> Located:
         """Return the findings about some samples, with the outputs of all."""
         reference, port = (
             replace(few, outputs=run.outputs, structure=run.structure, loss=run.loss)
-            for run, few in zip((self.reference, self.port), (found.reference, found.port), strict=True)
+            for run, few in zip(self.runs, (found.reference, found.port), strict=True)
         )
         return replace(found, reference=reference, port=port, outputs=self.outputs)
 
@@ -601,8 +598,7 @@ def _correct(corrections: Corrections, judge: PairJudge, verdict: LayerVerdict, 
 def _agree(ours: TracedRun, theirs: TracedRun) -> bool:
     """Tell whether two runs give the same outputs, one by one, as far as both have them."""
     both = list(zip(ours.outputs, theirs.outputs, strict=False))
-    alike = bool(both) and all(one.shape == other.shape for one, other in both)
-    return alike and all(relative(one, other) <= SAME_SINGLE for one, other in both)
+    return bool(both) and all(relative(one, other) <= SAME_SINGLE for one, other in both)
 
 
 def _with_others(partners: Mapping[int, int], ours: Sequence[Draw], theirs: Sequence[Draw]) -> dict[int, int]:

@@ -66,7 +66,9 @@ def pair_layers(reference: Model, port: Model, names: Mapping[str, str] | None =
     rest.take(_by_structure(rest, names, named=True), "name")
     rest.take(_by_values(rest, reference.state_dict()), "values")
     rest.take(_by_structure(rest, names, named=False), "structure")
-    rest.take(_by_path(rest), "name")
+    named = {(layer.torch_path, layer.kind): path for path, layer in rest.theirs.items()}
+    keys = ((path, (path, layer.kind)) for path, layer in rest.ours.items())
+    rest.take(((path, named[key]) for path, key in keys if key in named), "name")
     # Layers without parameters or buffers that names name.
     ours, theirs = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
     ours_taken, theirs_taken = {pair.reference for pair in rest.found}, {pair.port for pair in rest.found}
@@ -213,24 +215,12 @@ def print_of(array: Array) -> Print:
     if not flat.size or (flat == flat[0]).all():
         return flat.size, 0, 0
     bits, plain, mixed = flat.view(f"u{flat.dtype.itemsize}"), 0, 0
-    room, shifted = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
     for start in range(0, bits.size, BLOCK):
-        some = bits[start : start + BLOCK]
-        words, low = room[: some.size], shifted[: some.size]
-        np.copyto(words, some)
+        words = bits[start : start + BLOCK].astype(np.uint64)
         plain += int(words.sum())
         words *= np.uint64(0x9E3779B97F4A7C15)
-        np.right_shift(words, np.uint64(29), out=low)
-        words ^= low
-        mixed += int(words.sum())
+        mixed += int((words ^ (words >> np.uint64(29))).sum())
     return flat.size, plain % 2**64, mixed % 2**64
-
-
-def _by_path(rest: _Rest) -> Iterator[tuple[str, str]]:
-    named = {(layer.torch_path, layer.kind): path for path, layer in rest.theirs.items()}
-    for path, layer in rest.ours.items():
-        if (path, layer.kind) in named:
-            yield path, named[path, layer.kind]
 
 
 # Which call of the reference is which call of the port, from what is certain to what is likely.

@@ -119,11 +119,6 @@ def run_backward(
         side.products(*zip(*ends, strict=True))
 
 
-def from_one(outputs: Sequence[Tensor]) -> list[Array]:
-    """Return the start of backward at a loss."""
-    return [np.ones(tuple(one.shape)) for one in outputs]
-
-
 def as_float(array: Array, *, double: bool) -> Array:
     """Return floats in float64 or float32, anything else as it is."""
     if not np.issubdtype(array.dtype, np.floating):
@@ -316,11 +311,6 @@ class PairReruns:
     forward: bool = False
 
     @property
-    def comparable(self) -> bool:
-        """Whether both calls have the same arguments."""
-        return bool(self.inputs) or not (self.pair.reference.inputs and self.pair.port.inputs)
-
-    @property
     def backward(self) -> bool:
         """Whether there is anything for backward to start from."""
         return not self.forward and any(
@@ -331,15 +321,8 @@ class PairReruns:
         """Return the name of an output in messages."""
         return f"output {self.pair.port.output_names[link.theirs]}"
 
-    def result(self, number: int) -> Array:
-        """Return one of the reference's outputs."""
-        return self.store.get(self.pair.reference.outputs[number].stored)
-
-    def gradient(self, number: int) -> Array | None:
-        """Return the gradient of one of the reference's inputs, None where it has none."""
-        return self._gradient(self.pair.reference.inputs[number])
-
-    def _gradient(self, value: TracedValue) -> Array | None:
+    def gradient(self, value: TracedValue) -> Array | None:
+        """Return the gradient of a tensor of the reference's, None where it has none."""
         return None if value.gradient is None else self.store.get(value.gradient)
 
     @cached_property
@@ -361,7 +344,7 @@ class PairReruns:
         ours: list[Array | None] = [None] * len(self.pair.reference.outputs)
         theirs: list[Array | None] = [None] * len(self.pair.port.outputs)
         for link in () if self.forward else self.outputs:
-            gradient = self._gradient(self.pair.reference.outputs[link.ours])
+            gradient = self.gradient(self.pair.reference.outputs[link.ours])
             if gradient is not None:
                 ours[link.ours], theirs[link.theirs] = gradient, link.layout.apply_gradient(gradient)
         return ours, theirs
@@ -453,8 +436,7 @@ class Corrections:
     def at_exit(self, pair: CallPair, links: Sequence[TensorLink]) -> None:
         """Let a call return the reference's results."""
         for link in links:
-            found = link.layout, pair.reference.outputs[link.ours].stored
-            self._made[pair.port.key][link.theirs] = found
+            self._made[pair.port.key][link.theirs] = link.layout, pair.reference.outputs[link.ours].stored
 
     def at_entry(self, pair: CallPair, links: Sequence[TensorLink], trace: Trace) -> None:
         """Give a call, and those around it with the same tensor, the reference's inputs."""
@@ -491,10 +473,14 @@ class Corrections:
 
 
 class Doubles:
-    """The layers of a model's float64 copy by path; asked for one, it has its values."""
+    """The layers of a model's float64 copy by path; asked for one, it has its values.
+
+    Attributes:
+        whole: the copy, for its gradients and shapes.
+    """
 
     def __init__(self, side: LiveSide, made: Model, model: Model) -> None:
-        self._side, self._made, self._model = side, made, model
+        self._side, self.whole, self._model = side, made, model
         self._layers = dict(side.layers(made))
         self._versions = self._written()
         self._take_up: Callable[[Model], None] | None = None
@@ -505,15 +491,10 @@ class Doubles:
         Where forward wrote to a parameter, the copy alone has its values: then nothing is freed.
         """
         if self._take_up is None and self._written() == self._versions:
-            self._take_up = self._side.lay_aside(self._made, self._model)
+            self._take_up = self._side.lay_aside(self.whole, self._model)
 
     def _written(self) -> list[int]:
-        return [self._side.version(one) for one in self._made.parameters()]
-
-    @property
-    def whole(self) -> Model:
-        """The model's copy, for its gradients and shapes."""
-        return self._made
+        return [self._side.version(one) for one in self.whole.parameters()]
 
     def __getitem__(self, path: str) -> Model:
         if self._take_up is not None:

@@ -154,7 +154,7 @@ def _taken_apart(value: Nested) -> Built:
 def _function_apart(function: types.FunctionType) -> Built:
     """Return the values of a function's closure, of the global names that it uses, and its defaults; and what builds another one."""
     cells, world = function.__closure__ or (), function.__globals__
-    inside = [one.cell_contents if is_filled(one) else None for one in cells]
+    inside = [None if one == types.CellType() else one.cell_contents for one in cells]  # reading an empty one raises
     names = [name for name in dict.fromkeys(names_in(function.__code__)) if name in world]
 
     def build(made: Sequence[Nested]) -> object:
@@ -174,15 +174,6 @@ def _function_apart(function: types.FunctionType) -> Built:
 def of_library(value: object) -> bool:
     """Tell whether a function or a class is of a package of `LIBRARIES`."""
     return str(getattr(value, "__module__", "") or "builtins").partition(".")[0] in LIBRARIES
-
-
-def is_filled(cell: types.CellType) -> bool:
-    """Tell whether a closure's cell holds a value yet."""
-    try:
-        cell.cell_contents  # noqa: B018  (reading an empty one raises)
-    except ValueError:
-        return False
-    return True
 
 
 def names_in(code: types.CodeType) -> Iterator[str]:
@@ -387,10 +378,10 @@ def run_model(
     store: Store,
     *,
     double: bool,
-    loss: Loss | None,
     seed: int,
     draws: Draws,
-    backward: bool = True,
+    loss: Loss | None = None,
+    backward: bool = False,
     flows: bool = False,
     known: Twins | None = None,
     start: Start | None = None,
@@ -459,14 +450,10 @@ def run_model(
 
 @dataclass(slots=True, eq=False)
 class _Projected:
-    """Projections of gradients by name, and whether backward runs from the run's own start."""
+    """Projections of gradients by name, those of all uses added up, and whether backward runs from the run's own start."""
 
     arrays: dict[str, Array] = field(default_factory=dict)
     backward: bool = False
-
-    def add(self, name: str, made: Array) -> None:
-        """Add one use's gradient of a weight."""
-        self.arrays[name] = self.arrays[name] + made if name in self.arrays else made
 
 
 @contextmanager
@@ -475,7 +462,7 @@ def _projecting(side: LiveSide, model: Model, large: Sequence[LargeWeight]) -> I
     found = _Projected()
 
     def take(one: LargeWeight, gradient: Array) -> None:
-        found.add(one.name, projections(gradient.T if one.turned else gradient))
+        found.arrays[one.name] = found.arrays.get(one.name, 0.0) + projections(gradient.T if one.turned else gradient)
 
     with ExitStack() as stack:
         layers = dict(side.layers(model)) if large else {}
@@ -529,7 +516,7 @@ def _factored(side: LiveSide, layer: Model, name: str, found: _Projected, steps:
         )
         # A loss that runs backward itself may differentiate the gradients, and no product tells that.
         told = found.backward and side.version(value) == version
-        found.add(name, made if told else np.full_like(made, np.inf))
+        found.arrays[name] = found.arrays.get(name, 0.0) + (made if told else np.full_like(made, np.inf))
 
     return side.watch(layer, before, after)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tipchain.core.progress import OutOfTime, Pace
-from tipchain.explain.locate.differences import relative
+from tipchain.explain.locate.differences import relative, root
 from tipchain.framework_types import Array, Model, Nested, Options, Tensor
 from tipchain.frameworks.base import like_sequence, map_nested
 from tipchain.frameworks.randomness import Draws
@@ -62,21 +62,17 @@ class Projected:
     @property
     def rms(self) -> float:
         """An estimate of the array's root mean square; inf where it is not finite."""
-        return _root(self.values, self.size)
+        return root(float(self.values.dot(self.values)), self.size)
 
     def relative(self, actual: Projected) -> float:
         """Return an estimate of the RMS of the difference over that of this array; inf where a value is not finite."""
         with np.errstate(over="ignore", invalid="ignore"):
-            apart = _root(actual.values - self.values, self.size)
+            off = actual.values - self.values
+            apart = root(float(off.dot(off)), self.size)
         if not apart:
             return 0.0
         scale = self.rms
         return apart / scale if scale and isfinite(scale) else inf
-
-
-def _root(values: Array, size: int) -> float:
-    total = float(values.dot(values))
-    return sqrt(total / size) if isfinite(total) else inf
 
 
 @cache

@@ -272,24 +272,22 @@ def _minds_mode(layer: Model, side: Literal[0, 1]) -> bool:
 
 def _dtypes(tensors: Tensors) -> Iterator[Diagnosis]:
     """Yield the dtypes that differ, each with the parameters that have it."""
-    apart: dict[tuple[str, str], list[str]] = defaultdict(list)
-    paths: dict[tuple[str, str], list[str]] = defaultdict(list)
+    apart: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     for pair in tensors.pairs:
         ours, theirs = pair.ours, pair.theirs
         if ours is None or theirs is None or not (is_floating(ours) and is_floating(theirs)):
             continue
         if ours.dtype != theirs.dtype:
-            apart[ours.dtype, theirs.dtype].append(port_name(theirs))
-            paths[ours.dtype, theirs.dtype].append(pair.layers.port)
+            apart[ours.dtype, theirs.dtype].append((port_name(theirs), pair.layers.port))
     for (expected, actual), names in apart.items():
-        shown = listed(names, SHOWN)
+        shown = listed([name for name, _ in names], SHOWN)
         yield difference(
             "dtype",
             (f"torch.{expected}", f"paddle.{actual}"),
             f"{len(names)} parameters of the port are {actual}, torch's {expected}: {shown}",
             f"call `to(dtype='{expected}')` of the port, or of the layers of {shown}",
             code="setting",
-            paths=("", common_path(paths[expected, actual])),
+            paths=("", common_path(path for _, path in names)),
         )
 
 
@@ -412,12 +410,10 @@ class _Pairs:
         call = self.calls.get(_paths(one))
         if one.harmless or call is None or _paths(one) in self.given:
             return one
-        if one.name in ("missing-dropout", "extra-dropout"):  # an identity may stand where a function drops
-            return one if _one_name(*_paths(one)) else replace(one, effect="none")
-        inputs = alike(call.reference.inputs, call.port.inputs)
-        if one.name == "layer-type" and not inputs:
-            return replace(one, effect="none")
-        return one if inputs or _one_name(*_paths(one)) else replace(one, effect="none")
+        drops = one.name in ("missing-dropout", "extra-dropout")  # an identity may stand where a function drops
+        named = one.name != "layer-type" and _one_name(*_paths(one))
+        sure = named or (not drops and alike(call.reference.inputs, call.port.inputs))
+        return one if sure else replace(one, effect="none")
 
 
 def _one_name(ours: str, theirs: str) -> bool:

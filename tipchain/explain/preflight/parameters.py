@@ -464,7 +464,10 @@ def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: Tensor
         return None
 
     reference, port = ours.name, port_name(theirs)
-    parts = list(_by_parts(expected, actual, theirs)) if len(theirs.parts) > 1 else [(port, expected, actual)]
+    parts = [(port, expected, actual)]
+    if len(theirs.parts) > 1:
+        ends, names = np.cumsum([one.shape[0] for one in theirs.parts])[:-1], (one.names[0] for one in theirs.parts)
+        parts = list(zip(names, np.split(expected, ends), np.split(actual, ends), strict=True))
     tolerance = ROUNDED.get(theirs.dtype, 0.0)
     wrong = [(name, one, other) for name, one, other in parts if not _equal(one, other, tolerance)]
     where, expected, actual = wrong[0] if len(wrong) == 1 else (port, expected, actual)
@@ -500,13 +503,6 @@ def _equal(expected: Array, actual: Array, tolerance: float) -> bool:
         np.isclose(other, one, rtol=tolerance, atol=atol, equal_nan=True).all()
         for one, other in side_by_side(expected, actual)
     )
-
-
-def _by_parts(expected: Array, actual: Array, theirs: TensorSlot) -> Iterator[tuple[str, Array, Array]]:
-    """Yield each tensor in which the port divides one of torch's, by name."""
-    ends = np.cumsum([part.shape[0] for part in theirs.parts])[:-1]
-    for part, one, other in zip(theirs.parts, np.split(expected, ends), np.split(actual, ends), strict=True):
-        yield part.names[0], one, other
 
 
 def _frozen(tensors: Tensors) -> Iterator[Diagnosis]:
