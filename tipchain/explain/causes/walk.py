@@ -10,7 +10,6 @@ import numpy as np
 from tipchain.explain.causes.array_index import ArrayIndex, arranged
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, LAYOUT, Act, Op, Program, numpy_of
-from tipchain.explain.locate.differences import hidden_by
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
 from tipchain.frameworks.base import map_nested
 from tipchain.numbers.tolerance import NOISE, ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE
@@ -166,8 +165,7 @@ class Walk:
             self.shared.add(number)
             step = self.makers[number]
             alike = self._makes_right(key, now, op.number, number)
-            whole = replace(self.parting(op, old, tensor, key, segment, step), alike=alike)
-            self.partings += self._elements(op, step) or [whole]
+            self.partings.append(replace(self.parting(op, old, tensor, key, segment, step), alike=alike))
 
     def as_ports(self, array: Array) -> Tensor:
         """Return values of the reference's as a tensor of the port's."""
@@ -177,31 +175,6 @@ class Walk:
         """Return a parting, with the reference's calls since the last tensors that both have."""
         chain = self.steps.with_makers([step], lambda number, _: number not in self.shared | self.mended)
         return Parting(op=op, old=old, new=new, key=key, ops=ops, step=step, steps=tuple(chain))
-
-    def _elements(self, op: Op, step: Op) -> list[Parting]:
-        """Return the partings of the tensors that both put together, where each is the counterpart of the one in its place."""
-        parts = op.args[0] if op.name in ("stack", "concat") and op.args else None
-        if op.name != step.name or not isinstance(parts, list | tuple) or len(parts) != len(step.given):
-            return []
-        keys = [key for one in parts if (key := self.number_of(op, one)) is not None]
-        if all(set(self.matched[key]) & set(step.given) for key in keys):  # they stand in another order
-            return []
-        found, others = [], set(step.given)
-
-        def leads(number: int, maker: Op) -> bool:
-            return set(self.matched[number]) <= others or maker.name in LAYOUT
-
-        for key, old, number in zip(keys, parts, step.given, strict=True):
-            if number in self.matched[key]:
-                continue
-            maker, made, value = self.makers_of.get(key), self.makers.get(number), self.steps.values[number]
-            elsewhere = set(self.matched[key]) - others  # it is right, and does not belong here
-            if maker is None or made is None or value is None or value.size != old.size or elsewhere:
-                return []
-            new = self.as_ports(next(arranged(value, tuple(old.shape), flat=True)))
-            before = self.open.get(key) or tuple(self.ops.with_makers([maker], leads))
-            found.append(self.parting(maker, old, new, key, before, made))
-        return found
 
     def redone(self, op: Op, more: Mapping[int, object] | None = None) -> list[object] | None:
         """Return a call's results of corrected arguments; None if it cannot be redone."""
@@ -226,9 +199,6 @@ class Walk:
         known = (
             [step.made[made.index(key)]] if same and step is not None else None
         )  # what its counterpart returned there
-        masked = self._mask_for(key, old, array, op.number - leaf) if known is None else None
-        if masked is not None:
-            return masked
 
         def unlikely(number: int) -> tuple[bool, bool]:
             maker = self.makers.get(number)
@@ -258,25 +228,6 @@ class Walk:
         given = [self.steps.values[one] for one in numbers if one not in self.makers]
         lost = any(self.steps.values[one] is None for one in numbers)
         return not lost and not any(np.array_equal(each, one) for each in self.piece.ours.inputs for one in given)
-
-    def _mask_for(self, key: int, old: Tensor, array: Array, since: int) -> tuple[int, object] | None:
-        """Return the reference's mask that mends all that follows, in the port's form."""
-        ours = hidden_by(array)
-        for number in self.index.masks if ours is not None else ():
-            hidden = None if number in self.shared else hidden_by(self.steps.values[number])
-            if hidden is None or ours is None:
-                continue
-            try:
-                hidden, like = np.broadcast_arrays(hidden, ours)
-            except ValueError:
-                continue
-            hidden = hidden if (hidden == like).mean() >= 0.5 else ~hidden
-            form = hidden if array.dtype.kind == "b" else np.where(hidden, array.min(), 0.0)
-            tensor = self.as_ports(form)
-            tensor = tensor.astype(old.dtype) if tensor.dtype != old.dtype else tensor
-            if self._makes_right(key, tensor, since, number):
-                return number, tensor
-        return None
 
     def partner(self, op: Op) -> Op | None:
         """Return the reference's call of the layer that is the counterpart of a layer of the port's, of the same turn."""

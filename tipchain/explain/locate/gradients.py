@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
 from math import inf, prod, sqrt
 
 import numpy as np
@@ -179,12 +178,6 @@ def large_weights(
     return ours, theirs
 
 
-def _is_own(name: str, path: str, called: Container[str]) -> bool:
-    """Tell whether no layer that is called holds a parameter within the layer of a path."""
-    holders = list(accumulate(name.split(".")[:-1], "{}.{}".format))
-    return not any(join(path, one) in called for one in holders)
-
-
 class SharedParameters:
     """Compares them once, before layers are run again and overwrite them.
 
@@ -228,59 +221,37 @@ class SharedParameters:
         sizes = [(one.apart, max(one.size, least)) for one in self._found]
         return max((apart / size if size else (inf if apart else 0.0) for apart, size in sizes), default=inf)
 
-    def unlike(
-        self, pairs: Iterable[CallPair], tolerance: float, called: tuple[Container[str], Container[str]]
-    ) -> Iterator[Shared]:
-        """Yield the parameters of one name on both sides whose gradients differ or only one side has, of layers' own.
+    def unlike(self, pairs: Iterable[CallPair], tolerance: float) -> Iterator[Shared]:
+        """Yield the parameters that no pair of layers has and whose gradients differ, or only one side has: containers' own ones.
 
-        Those of a layer inside that is never ``called``, such as a list of parameters, count as a layer's own.
+        Their counterparts have equal values. Each is told with the innermost of the ``pairs`` around it.
         """
-        least = SAME_SINGLE * max((one.size for one in self._found), default=0.0)
-        compared = {join(one.pair.reference.path, one.name) for one in self._found}
-        root: CallPair | None = None
-        for pair in pairs:
-            root = pair if pair.reference.path == pair.port.path == "" else root
-            calls = tuple(zip(self._models, (pair.reference, pair.port), strict=True))
-            names, port_names = (
-                {name for name, _ in one.side.parameters(call.layer) if _is_own(name, call.path, paths)}
-                for (one, call), paths in zip(calls, called, strict=True)
-            )
-            own = sorted(names & port_names)
-            if not own:
-                continue
-            ours, theirs = (model.side.parameter_gradients(call.layer) for model, call in calls)
-            for name in own:
-                compared.add(join(pair.reference.path, name))
-                one, other = (ours or {}).get(name), (theirs or {}).get(name)
-                one = np.zeros_like(other) if one is None and other is not None else one
-                other = np.zeros_like(one) if other is None and one is not None else other
-                if one is None or other is None or one.shape != other.shape:
-                    continue
-                apart, size = distance(one, other), rms(one)
-                if apart > tolerance * max(size, least, rms(other)):
-                    yield Shared(pair, name, apart, size)
-        yield from () if root is None else self._elsewhere(root, tolerance, least, compared)
-
-    def _elsewhere(self, root: CallPair, tolerance: float, least: float, compared: Container[str]) -> Iterator[Shared]:
-        """Yield the parameters that no pair of layers has and whose gradients differ: equal values tell the counterparts."""
         doubles = [(one.side, one.double.whole) for one in self._models if one.double is not None]
         if len(doubles) < len(self._models):
             return
+        least = SAME_SINGLE * max((one.size for one in self._found), default=0.0)
+        compared = {join(one.pair.reference.path, one.name) for one in self._found}
         ours, theirs = (values_of(side, model) for side, model in doubles)
         left = {name: one for name, one in ours.items() if name not in compared}
         if not left:
             return
         laid = laid_otherwise(left, theirs)
         gradients, port_gradients = (side.parameter_gradients(model) or {} for side, model in doubles)
+        holders = sorted(pairs, key=lambda pair: len(pair.reference.path), reverse=True)
+        around = {f"{pair.reference.path}." if pair.reference.path else "": pair for pair in holders}
         for name, values in left.items():
-            held = laid[name].name if name in laid else name if equal(values, theirs.get(name, values[:0])) else None
-            one, found = gradients.get(name), None if held is None else port_gradients.get(held)
-            if one is None or found is None:
+            if name not in laid and not (name in theirs and equal(values, theirs[name])):
                 continue
-            other = laid[name].layout.back(found) if name in laid else found
+            one, found = gradients.get(name), port_gradients.get(laid[name].name if name in laid else name)
+            other = laid[name].layout.back(found) if name in laid and found is not None else found
+            one = np.zeros_like(other) if one is None and other is not None else one
+            other = np.zeros_like(one) if other is None and one is not None else other
+            path, pair = next(((path, one) for path, one in around.items() if name.startswith(path)), ("", None))
+            if one is None or other is None or pair is None or one.shape != other.shape:
+                continue
             apart, size = distance(one, other), rms(one)
             if apart > tolerance * max(size, least, rms(other)):
-                yield Shared(root, name, apart, size)
+                yield Shared(pair, name.removeprefix(path), apart, size)
 
     def alike(self, tolerance: float) -> bool:
         """Tell whether the gradients of all parameters agree: layer by layer, or else however models arrange them.

@@ -120,8 +120,7 @@ class PairJudge(CodeJudge):
         pairs = (*self.matching.pairs, *keepers) if self.exact else ()
         self._shared = SharedParameters(self.models, pairs, (self.runs.reference.projected, self.runs.port.projected))
         if self.exact and near:
-            ours, theirs = ({call.path for call in trace.calls} for trace in self.runs.traces)
-            self._own = list(self._shared.unlike((*self.matching.containers, *keepers), ROUGH, (ours, theirs)))
+            self._own = list(self._shared.unlike((*self.matching.containers, *keepers), ROUGH))
         self.alike_inside = self.exact and near and not self._own and self._shared.alike(SAME_DOUBLE)
         port = self.models.port
         if port.double is not None:  # the reference's gradients are what layers are held against, the port's have been
