@@ -29,7 +29,7 @@ class ShownParting(NamedTuple):
     there: Frame
 
 
-class Apart:
+class Divergence:
     """Two programs that were walked, and where one goes another way than the other."""
 
     def __init__(self, walk: Walk) -> None:
@@ -341,7 +341,7 @@ def _changes_nothing(program: Program, call: Op) -> bool:
 
 def show(piece: Piece, walk: Walk) -> Diagnosis:
     """Show both statements at which two programs part, with the values that go in and come out."""
-    path, apart = piece.theirs.path, Apart(walk)
+    path, apart = piece.theirs.path, Divergence(walk)
     parted = apart.of_gradients() if walk.ended_alike else None
     theirs, ours = parted or apart.first(proved=False)
     statements, fix, here, there = apart.told(theirs, ours)

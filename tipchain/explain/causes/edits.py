@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tipchain.explain.causes.apart import Apart
+from tipchain.explain.causes.apart import Divergence
 from tipchain.explain.causes.hypotheses import (
     Hypothesis,
     Lines,
@@ -490,7 +490,7 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
         given.append(walk.number_of(one.op, one.op.args[places[0]]))
     step, key, takers = extra[0], given[0], [one.op for one in group]
     maker = walk.makers_of.get(key) if key is not None and all(one in takers for one in walk.consumers[key]) else None
-    statement, _ = Apart(walk).statements(op, step)
+    statement, _ = Divergence(walk).statements(op, step)
     own = maker is not None and maker.place not in ("", op.place)
     behind = maker if maker and own and statement in maker.frames and statement not in op.frames else None
     numbers = [value for value in step.kwargs.values() if _kind(value) == "number"]
@@ -510,7 +510,7 @@ def _missing_behind(group: Sequence[Parting], piece: Piece, walk: Walk) -> Itera
             return
         acts[one.op.number] = constant(made)
     op, step = group[0].op, group[0].step
-    statement, _ = Apart(walk).statements(op, step)
+    statement, _ = Divergence(walk).statements(op, step)
     yield _lacking(group, step, acts, ("after", op), statement, piece)
 
 
@@ -734,7 +734,7 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     groups = alike(walk.partings)
     if not groups:
         return
-    parted = Apart(walk)
+    parted = Divergence(walk)
     op, step = parted.first(proved=True)
     apart, (kind, unused), count = parted.told(op, step), _left_unused(piece, walk), len(walk.partings)
     beside = f"{len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,8 +49,13 @@ def _files(record: Record) -> list[str] | None:
 # Judge evaluation data sample by sample: one verdict that names the first sample that differs, and in what.
 
 
-DumpedSample: TypeAlias = "tuple[Array, Array | None, str, str]"
-"""One sample of a dump: its image, or whatever the data set gives; its label or None; its file or ""; the image's array."""
+class DumpedSample(NamedTuple):
+    """One sample of a dump: its image, or whatever the data set gives; its label; its file or ""; the image's array."""
+
+    image: Array
+    label: Array | None
+    file: str
+    key: str
 
 
 def samples_of(record: Record) -> list[DumpedSample]:
@@ -65,7 +70,7 @@ def samples_of(record: Record) -> list[DumpedSample]:
         for row, image in enumerate(images):
             label = labels[row] if labels is not None and labels.ndim and row < len(labels) else None
             file = files[len(samples)] if len(samples) < len(files) else ""
-            samples.append((image, label, file, key))
+            samples.append(DumpedSample(image, label, file, key))
     return samples
 
 

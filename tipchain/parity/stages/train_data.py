@@ -335,9 +335,11 @@ def _compare(left: Array, right: Array) -> tuple[list[float], str]:
         return [], f"always {values[0]:.6g}, {draws}"
     if values.size == 2:
         hits = [int((one == values[1]).sum()) for one in (left, right)]
-        shares = f"{hits[0] / left.size:.1%} of the draws expected, {hits[1] / right.size:.1%} found"
+        share, port_share = hits[0] / left.size, hits[1] / right.size
         p = compare_share(hits[0], left.size, hits[1], right.size)
-        return [p], f"{values[1]:.6g} in {shares}, else {values[0]:.6g} · {draws}"
+        return [p], (
+            f"{values[1]:.6g} in {share:.1%} of the draws expected, {port_share:.1%} found, else {values[0]:.6g} · {draws}"
+        )
     parts = [
         f"mean {left.mean():.4g} expected, {right.mean():.4g} found",
         f"std {left.std():.4g} expected, {right.std():.4g} found",
