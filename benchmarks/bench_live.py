@@ -26,8 +26,8 @@ from typing import Any
 from timing import describe_machine, in_turns
 
 ROOT = Path(__file__).resolve().parents[1]
-FAULT_S = 60.0
-SMALL_S = 0.5
+FAULT_S = 25.0
+SMALL_S = 0.25
 WAYS = ("plain", "tipchain.align", "two plain in float64")
 
 
@@ -51,7 +51,7 @@ class Pair:
 
 
 PAIRS = {
-    "resnet50": Pair(batch=8, most=lambda plain: 2.5 * plain, memory=2.0),
+    "resnet50": Pair(batch=8, most=lambda plain: 2.6 * plain, memory=1.5),
     "bert-base": Pair(batch=4, most=lambda plain: 2.5 * plain, memory=2.0),
     "alexnet": Pair(batch=4, most=lambda plain: 2.5 * plain, memory=2.0),
     "encoder": Pair(batch=2, most=lambda plain: plain + SMALL_S, memory=2.0),
