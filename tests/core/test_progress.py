@@ -174,7 +174,7 @@ def test_lines_are_printed_above_those_at_the_bottom(terminal):
 class Recorder:
     side: str
     current: str = ""
-    finished: bool = False
+    left: tuple[str, ...] = ("train",)
 
 
 def test_an_alignment_tells_the_stage_of_the_slower_side():
@@ -184,7 +184,7 @@ def test_an_alignment_tells_the_stage_of_the_slower_side():
     for torch.current, paddle.current in (("", ""), ("forward", ""), ("forward", "forward"), ("train", "loss")):
         show_recording(progress, stages, (torch, paddle))
     assert progress._doing == "paddle, torch at train"
-    paddle.finished = True
+    paddle.left = ()
     show_recording(progress, stages, (torch, paddle))
     assert progress._doing == "torch"
     assert stream.getvalue().splitlines() == ["starting torch and paddle", "[1/3] forward", "[2/3] loss", "[3/3] train"]

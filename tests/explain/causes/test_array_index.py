@@ -51,5 +51,5 @@ def test_what_is_a_part_or_put_together_of_parts_is_akin(array, found):
 
 
 def test_of_what_is_picked_only_parts_of_complex_numbers_are_akin():
-    assert INDEX.akin(BOXES[:, 2], picked=True) == set()
-    assert INDEX.akin(SIGNAL.real, picked=True) == {1}
+    assert INDEX.akin(BOXES[:, 2], picked=lambda: True) == set()
+    assert INDEX.akin(SIGNAL.real, picked=lambda: True) == {1}

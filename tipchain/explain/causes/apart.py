@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
 
-from tipchain.explain.causes.array_index import ArrayIndex, arranged, varies
+from tipchain.explain.causes.array_index import arranged, varies
 from tipchain.explain.causes.lines import Frame, codes_of, forwards, innermost, likeness, only_return, only_unlike
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, LAYOUT, Op, Program, has_own_backward, is_plain, numpy_of
@@ -35,33 +35,7 @@ class Divergence:
     def __init__(self, walk: Walk) -> None:
         self.walk, self.piece, self.ops, self.steps = walk, walk.piece, walk.ops, walk.steps
         self.matched, self.makers, self.makers_of = walk.matched, walk.makers, walk.makers_of
-        self._akin: dict[int, set[int]] = {}
-        self._known = {one for found in self.matched.values() for one in found}
-
-    # Which tensors both programs have, whole or in parts.
-
-    @cached_property
-    def _ports(self) -> ArrayIndex:
-        arrays = {key: numpy_of(self.ops.values[key]) for key in self.matched}
-        return ArrayIndex(arrays, self.walk.tolerance)
-
-    def akin(self, key: int) -> set[int]:
-        """Return the reference's tensors that one of the port's is, or is a part of, or is put together of."""
-        if key not in self._akin:
-            maker, array = self.makers_of.get(key), self.ops.array(key)
-            self._akin[key] = set(self.matched[key])
-            if not self._akin[key] and maker is not None and array is not None:
-                self._akin[key] = self.walk.index.akin(array, picked=_selects(self.ops, maker))
-        return self._akin[key]
-
-    def has(self, number: int) -> bool:
-        """Tell whether the port has one of the reference's tensors, whole or in parts."""
-        if number not in self._known:
-            maker, array = self.makers.get(number), self.steps.array(number)
-            if maker is None or array is None or not self._ports.akin(array, picked=_selects(self.steps, maker)):
-                return False
-            self._known.add(number)
-        return True
+        self.akin, self.has = walk.akin, walk.has
 
     # The first calls that part.
 
@@ -322,20 +296,9 @@ def _frontier(program: Program, ends: Collection[int], lacking: Callable[[int], 
     return sorted(found, key=lambda one: one.number)
 
 
-def _arrays(program: Program, numbers: Collection[int]) -> Iterator[Array]:
-    yield from (array for one in numbers if (array := program.array(one)) is not None)
-
-
-def _selects(program: Program, call: Op) -> bool:
-    """Tell whether all that a call makes stands in what it is given: it picks, joins or moves, and computes nothing."""
-    given = [one.reshape(-1) for one in _arrays(program, call.given)]
-    return bool(given) and all(np.isin(one, np.concatenate(given)).all() for one in _arrays(program, call.made))
-
-
 def _changes_nothing(program: Program, call: Op) -> bool:
     """Tell whether a call of several tensors makes what one of them is."""
-    made = [*_arrays(program, call.made)]
-    given = [*_arrays(program, call.given)]
+    made, given = (program.arrays(numbers) for numbers in (call.made, call.given))
     return len(made) == 1 and len(given) > 1 and any(np.array_equal(one, made[0]) for one in given)
 
 

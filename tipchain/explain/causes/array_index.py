@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations, permutations
 
@@ -76,19 +76,17 @@ class ArrayIndex:
             if 1 < ours.shape[one] == ours.shape[other]
         )
 
-    def akin(self, array: Array, *, picked: bool = False) -> set[int]:
+    def akin(self, array: Array, picked: Callable[[], bool] = lambda: False) -> set[int]:
         """Return the arrays that one is a part of, or that its parts are all among.
 
         What is ``picked`` out of another array is always a part: then it is compared with parts of complex numbers alone.
         """
         found = self._wholes(array)
-        if picked:
-            return {one for one in found if self.arrays[one].dtype.kind == "c"}
         for group in parts(array):
             every = [{*self.find(one), *self._wholes(one)} for one in group]
             if all(every):
                 found.update(*every)
-        return found
+        return {one for one in found if self.arrays[one].dtype.kind == "c"} if found and picked() else found
 
     def _wholes(self, array: Array) -> set[int]:
         pool, owners = self._parts

@@ -148,6 +148,16 @@ class Program(list[Op]):
         value = self.values[number]
         return value if value is None or isinstance(value, np.ndarray) else numpy_of(value)
 
+    def arrays(self, numbers: Iterable[int]) -> list[Array]:
+        """Return the values of those tensors that are kept."""
+        return [array for one in numbers if (array := self.array(one)) is not None]
+
+    def selects(self, call: Op) -> bool:
+        """Tell whether all that a call makes stands in what it is given: it picks, joins or moves, and computes nothing."""
+        given, made = (self.arrays(numbers) for numbers in (call.given, call.made))
+        few = 0 < sum(one.size for one in given) <= MOST_ELEMENTS
+        return few and all(np.isin(one, np.concatenate([one.reshape(-1) for one in given])).all() for one in made)
+
     @cached_property
     def makers(self) -> dict[int, Op]:
         """The first call that returned each tensor."""

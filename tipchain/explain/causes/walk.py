@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -61,6 +62,8 @@ class Walk:
         self.partings: list[Parting] = []
         self.leaves: dict[int, tuple[Tensor, Tensor]] = {}
         self.called: dict[str, list[Op]] = {}
+        self._akin: dict[int, set[int]] = {}
+        self._lacked: set[int] = set()
         for step in self.steps:
             if step.name == LAYER:
                 self.called.setdefault(step.said, []).append(step)
@@ -166,6 +169,33 @@ class Walk:
             step = self.makers[number]
             alike = self._makes_right(key, now, op.number, number)
             self.partings.append(replace(self.parting(op, old, tensor, key, segment, step), alike=alike))
+
+    # Which tensors both programs have, whole or in parts.
+
+    @cached_property
+    def _ports(self) -> ArrayIndex:
+        return ArrayIndex({key: numpy_of(self.ops.values[key]) for key in self.matched}, self.tolerance)
+
+    @cached_property
+    def _known(self) -> set[int]:
+        return {one for found in self.matched.values() for one in found}
+
+    def akin(self, key: int) -> set[int]:
+        """Return the reference's tensors that one of the port's is, or is a part of, or is put together of."""
+        if key not in self._akin:
+            maker, array = self.makers_of.get(key), self.ops.array(key)
+            self._akin[key] = set(self.matched[key])
+            if not self._akin[key] and maker is not None and array is not None:
+                self._akin[key] = self.index.akin(array, picked=partial(self.ops.selects, maker))
+        return self._akin[key]
+
+    def has(self, number: int) -> bool:
+        """Tell whether the port has one of the reference's tensors, whole or in parts."""
+        maker, array = self.makers.get(number), self.steps.array(number)
+        if number not in self._known | self._lacked and maker is not None and array is not None:
+            has = bool(self._ports.akin(array, picked=partial(self.steps.selects, maker)))
+            (self._known if has else self._lacked).add(number)
+        return number in self._known
 
     def as_ports(self, array: Array) -> Tensor:
         """Return values of the reference's as a tensor of the port's."""
