@@ -210,7 +210,7 @@ class Reader:
         self.asked: list[str] = []
 
     def error(self, key: str | Path_ | None, message: str, **facts: Json) -> InputError:
-        """Return an error that names file, line and key; ``facts``: what else an `InputError` has, found, expected and hint."""
+        """Return an error that names file, line and key; ``facts`` are the further fields of an `InputError`."""
         path = (*self.path, *((key,) if isinstance(key, str) else key or ()))
         if facts.get("hint") is None and isinstance(key, str) and key not in self.data:
             meant = closest(key, tuple(one for one in self.data if one not in self.asked))

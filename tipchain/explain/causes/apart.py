@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import cached_property
 from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
 
 from tipchain.explain.causes.array_index import arranged, varies
-from tipchain.explain.causes.lines import Frame, codes_of, forwards, innermost, likeness, only_return, only_unlike
+from tipchain.explain.causes.lines import Frame, innermost, likeness, only_return
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, LAYOUT, Op, Program, has_own_backward, is_plain, numpy_of
 from tipchain.explain.causes.walk import Walk
@@ -21,7 +20,7 @@ from tipchain.numbers.tolerance import ROUGH, SAME_SINGLE
 
 
 class ShownParting(NamedTuple):
-    """What is said of two calls that part: both with their values, what to do, and the statement of each side."""
+    """Two calls that part, in words: both with their values, the fix, and the statement of each side."""
 
     said: str
     fix: str
@@ -30,7 +29,7 @@ class ShownParting(NamedTuple):
 
 
 class Divergence:
-    """Two programs that were walked, and where one goes another way than the other."""
+    """The place at which two walked programs part."""
 
     def __init__(self, walk: Walk) -> None:
         self.walk, self.piece, self.ops, self.steps = walk, walk.piece, walk.ops, walk.steps
@@ -136,7 +135,7 @@ class Divergence:
         return -1, -1, False
 
     def _operands(self, op: Op, step: Op) -> list[tuple[int, int]]:
-        """Return the tensors that two calls are given in one place; of calls of different functions the only ones that differ."""
+        """Pair the operands of two calls by place; of different functions, the only operands that differ."""
         if op.name == step.name:
             return list(zip(op.given, step.given, strict=False))
         keys = [
@@ -146,7 +145,7 @@ class Divergence:
         return [(keys[0], numbers[0])] if len(keys) == len(numbers) == 1 < len(op.given) else []
 
     def _is_made_otherwise(self, key: int, number: int, op: Op, step: Op) -> bool:
-        """Tell whether it is the statement that makes what the port hands on which is another one than the reference's.
+        """Tell whether the fault lies in the statement that makes the port's operand, not in the call.
 
         That is where nothing else uses what the port hands on; where the port lacks what the reference hands on, and that one goes
         on from the port's in a statement before; or where the port has it on the way to its own, within a statement.
@@ -174,7 +173,7 @@ class Divergence:
         return merged or any(self.walk.index.same(each, other) for each in arranged(one, other.shape))
 
     def _arranged_from(self, number: int) -> set[int]:
-        """Return the reference's tensors of which one is another arrangement."""
+        """Return the tensors that a tensor of the reference's only rearranges."""
         maker = self.makers.get(number)
         steps = self.steps.with_layout([maker]) if maker is not None and maker.name in LAYOUT else []
         return {one for step in steps for one in step.given}
@@ -187,20 +186,14 @@ class Divergence:
 
     # Their statements, and what is said of them.
 
-    @cached_property
-    def only_unlike(self) -> tuple[Frame, Frame] | None:
-        """The only statement of the port that reads otherwise than the reference's, and that one; None where there are several, or none."""
-        mine, others = (codes_of(frame for one in calls for frame in one.frames) for calls in (self.ops, self.steps))
-        return only_unlike([*mine, *forwards(self.piece.port)], others)
-
     def statements(self, op: Op, step: Op) -> tuple[Frame, Frame]:
         """Return the port's statement and the reference's where a call of each part.
 
         Of code that is written alike but for one statement, it is that. Where they call other functions, it is the port's
         statement that reads most like the reference's: that of the call, or of those that made what both calls are given.
         """
-        if self.only_unlike is not None:
-            return self.only_unlike
+        if self.walk.only_unlike is not None:
+            return self.walk.only_unlike
         here, there = innermost(op.frames), innermost(step.frames)
         shared = [key for key in (*op.made, *self.walk.given(op)) if set(self.matched[key]) & set(step.given)]
         key, number, _ = self._unlike(op, step)
@@ -237,10 +230,7 @@ class Divergence:
         """Write a call, where it stands, and the values that go in and come out."""
         ports = call.function is not None
         program, numbers = (self.ops, self.walk.given(call)) if ports else (self.steps, call.given)
-        given, made = (
-            ", ".join(glimpse(array) for one in each if (array := program.array(one)) is not None)
-            for each in (numbers, call.made)
-        )
+        given, made = (", ".join(map(glimpse, program.arrays(each))) for each in (numbers, call.made))
         settings = {key: one for key, one in call.kwargs.items() if one is not None and is_plain(one)}
         named = {key: one for key, one in settings.items() if not key.isdigit() and key[0] != "_"}
         told = ", ".join(f"{key}={one}" for key, one in (dict.fromkeys(call.named, "…") | named).items())

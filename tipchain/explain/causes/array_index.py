@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import combinations, permutations
+from itertools import combinations
 
 import numpy as np
 
-from tipchain.explain.locate.differences import HIDING, MOST_AXES, Sketch, hidden_by, relative, same_mask
+from tipchain.explain.locate.differences import HIDING, MOST_AXES, Sketch, hidden_by, orders, relative, same_mask
 from tipchain.framework_types import Array
 from tipchain.numbers.tolerance import SAME_DOUBLE
 
@@ -128,8 +128,6 @@ def arranged(array: Array, shape: Sequence[int], *, flat: bool = False) -> Itera
     if array.shape == tuple(shape):
         yield array
     elif sorted(array.shape) == sorted(shape) and array.ndim <= MOST_AXES:
-        for axes in permutations(range(array.ndim)):
-            if tuple(array.shape[axis] for axis in axes) == tuple(shape):
-                yield array.transpose(axes)
+        yield from map(array.transpose, orders(array.shape, tuple(shape)))
     elif flat and array.size == int(np.prod(shape)):
         yield array.reshape(shape)

@@ -155,8 +155,10 @@ class Program(list[Op]):
     def selects(self, call: Op) -> bool:
         """Tell whether all that a call makes stands in what it is given: it picks, joins or moves, and computes nothing."""
         given, made = (self.arrays(numbers) for numbers in (call.given, call.made))
-        few = 0 < sum(one.size for one in given) <= MOST_ELEMENTS
-        return few and all(np.isin(one, np.concatenate([one.reshape(-1) for one in given])).all() for one in made)
+        if not 0 < sum(one.size for one in given) <= MOST_ELEMENTS:
+            return False
+        values = np.concatenate([one.reshape(-1) for one in given])
+        return all(np.isin(one, values).all() for one in made)
 
     @cached_property
     def makers(self) -> dict[int, Op]:

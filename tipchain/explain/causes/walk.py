@@ -9,6 +9,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from tipchain.explain.causes.array_index import ArrayIndex, arranged
+from tipchain.explain.causes.lines import Frame, codes_of, forwards, only_unlike
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, LAYOUT, Act, Op, Program, numpy_of
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
@@ -63,7 +64,7 @@ class Walk:
         self.leaves: dict[int, tuple[Tensor, Tensor]] = {}
         self.called: dict[str, list[Op]] = {}
         self._akin: dict[int, set[int]] = {}
-        self._lacked: set[int] = set()
+        self._had: dict[int, bool] = {}
         for step in self.steps:
             if step.name == LAYER:
                 self.called.setdefault(step.said, []).append(step)
@@ -180,6 +181,12 @@ class Walk:
     def _known(self) -> set[int]:
         return {one for found in self.matched.values() for one in found}
 
+    @cached_property
+    def only_unlike(self) -> tuple[Frame, Frame] | None:
+        """The only statement of the port that reads otherwise than the reference's, and that one; None where there are several, or none."""
+        mine, others = (codes_of(frame for one in calls for frame in one.frames) for calls in (self.ops, self.steps))
+        return only_unlike([*mine, *forwards(self.piece.port)], others)
+
     def akin(self, key: int) -> set[int]:
         """Return the reference's tensors that one of the port's is, or is a part of, or is put together of."""
         if key not in self._akin:
@@ -192,10 +199,11 @@ class Walk:
     def has(self, number: int) -> bool:
         """Tell whether the port has one of the reference's tensors, whole or in parts."""
         maker, array = self.makers.get(number), self.steps.array(number)
-        if number not in self._known | self._lacked and maker is not None and array is not None:
-            has = bool(self._ports.akin(array, picked=partial(self.steps.selects, maker)))
-            (self._known if has else self._lacked).add(number)
-        return number in self._known
+        if number in self._known or maker is None or array is None:
+            return number in self._known
+        if number not in self._had:
+            self._had[number] = bool(self._ports.akin(array, picked=partial(self.steps.selects, maker)))
+        return self._had[number]
 
     def as_ports(self, array: Array) -> Tensor:
         """Return values of the reference's as a tensor of the port's."""

@@ -208,12 +208,13 @@ class SharedParameters:
     def beyond(self, tolerance: float) -> Sequence[Shared]:
         """Return those that are further apart than that; a gradient that is next to nothing has no scale of its own."""
         least = SAME_SINGLE * max((one.size for one in self._found), default=0.0)
-        return [one for one in self._found if not one.apart <= self._rounding(one, tolerance * max(one.size, least))]
+        beyond = [one for one in self._found if not one.apart <= tolerance * max(one.size, least)]
+        return [one for one in beyond if not self._cancels(one)]
 
-    def _rounding(self, one: Shared, least: float) -> float:
-        """Return how far a gradient may be apart: constants in float32 leave their part of terms that take each other away."""
+    def _cancels(self, one: Shared) -> bool:
+        """Tell whether a gradient is nothing but the rounding of terms that cancel, with constants in float32."""
         largest = max((other.size for other in self._found if other.pair is one.pair), default=0.0)
-        return max(least, CONSTANT * largest) if one.size <= SAME_SINGLE * largest else least
+        return one.size <= SAME_SINGLE * largest and one.apart <= CONSTANT * largest
 
     def apart(self) -> float:
         """Return how far the gradients of a parameter are apart at most, relative; inf where none could be compared."""
