@@ -31,9 +31,20 @@ def scaled(x, by):
     return x * by.sigmoid()
 
 
+class Weighed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+
+    def forward(self, x, by):
+        x = self.inner(x) * by
+        return x.softmax(-1)
+
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
+        self.weighed = Weighed()
         self.q, self.k, self.v, self.out = (nn.Linear(8, 8) for _ in range(4))
         self.a, self.b = nn.LayerNorm(8), nn.LayerNorm(8)
         self.scale = (8 // 2) ** -0.5
@@ -103,6 +114,19 @@ FORWARD = {
         y = scaled(x + other, one)
         return scaled(y, other)
 """,
+    "a number": """
+        return self.out(self.q(x).sin() / self.scale)
+""",
+    "a mean": """
+        h = self.q(x).sigmoid()
+        penalty = 1 - 0.5 * (0.5 * torch.log(h) + 0.5 * torch.log(1 - h)).mean()
+        return self.out(h) * penalty
+""",
+    "what is carried": """
+        prior = self.q(x).sin()
+        prior = (1.5 - x) * prior
+        return self.out(self.weighed(self.k(x), prior))
+""",
     "buffers": """
         if self.training:
             self.count.mul_(0.5)
@@ -133,6 +157,20 @@ WRONG = {
     "no weight": ("weight = x.sign()", "weight = paddle.ones_like(x)  # wrong"),
     "an operand of a helper": ("return scaled(y, other)", "return scaled(y, one)  # wrong"),
     "a last call": ("return self.out(self.q(x).tanh())", "return F.relu(self.out(self.q(x).tanh()))  # wrong"),
+    "a number": ("(8 // 2) ** -0.5", "2 / 8**-0.5  # wrong", "sin() / self.scale", "sin() * self.scale"),
+    "a table of a function": (
+        "class Net(nn.Layer):",
+        "def ramp(count):\n    return paddle.arange(count) / count  # wrong\n\n\nclass Net(nn.Layer):",
+        "paddle.linspace(0, 1, 8), persistable=False)",
+        "ramp(8), persistable=False)",
+    ),
+    "a mean": (
+        "penalty = 1 - 0.5 * (0.5 * paddle.log(h) + 0.5 * paddle.log(1 - h)).mean()",
+        "both = 0.5 * paddle.log(h) + 0.5 * paddle.log(1 - h)",
+        "return self.out(h) * penalty",
+        "return self.out(h) * (1 - 0.1 * both.sum())  # wrong",
+    ),
+    "what is carried": ("prior = (1.5 - x) * prior", "prior = 1.5 - x  # wrong"),
 }
 
 
@@ -155,7 +193,8 @@ def report_of(folder, forward, *edits):
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_cause_is_told_at_the_statement_that_is_wrong(tmp_path, name):
-    report = report_of(tmp_path, name, WRONG[name])
+    edits = WRONG[name]
+    report = report_of(tmp_path, name.removesuffix(" of a function"), *zip(edits[::2], edits[1::2], strict=True))
     assert not report.passed
     cause, *_ = report.diagnoses
     assert cause.place.code.endswith("# wrong"), str(report)

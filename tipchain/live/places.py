@@ -21,6 +21,7 @@ from tipchain.explain.causes.lines import (
     node_of,
     only_unlike,
     opposite,
+    origin,
     reads_alike,
     reads_otherwise,
 )
@@ -59,9 +60,12 @@ def _place(cause: Diagnosis, reference: _Finder, port: _Finder, faulty: Sequence
     inner = join(cause.port_path, edit.call) if edit is not None and edit.call else cause.port_path
     path = inner if inner in port.layers else cause.port_path
     set_here = cause.name if cause.code == "buffer" else edit.call if edit is not None and edit.kind == "set" else ""
-    if set_here:  # where the constructor sets it
-        place = port.assigned(cause.port_path, set_here) or place
+    if set_here and (assigned := port.assigned(cause.port_path, set_here)):  # by the constructor
+        place = assigned
         ours = (reference.assigned(cause.reference_path, set_here) if cause.code == "buffer" else None) or ours
+    elif place and cause.code == "buffer" and (computed := origin(place, cause.name)) != place:
+        place, computed_at = computed, f"{computed.short} (`{computed.code}`)"
+        cause = replace(cause, fix=f"{cause.fix}; the value is computed at {computed_at}")
     if ours is None and place:
         ours = reference.forward(cause.reference_path, cause.name if edit is None else edit.call)
     if place is None and cause.code == "missing-call" and ours and (frame := at_line(ours.file, ours.line)):
@@ -186,7 +190,7 @@ class _Finder:
         """Return where a layer's class gives it an attribute."""
         name, owner = name.rpartition(".")[2], self.layers.get(around)
         found = (_child(cls, name, constant=True) for cls in _own_classes(owner))
-        return next((one[0] for one in found if one), None)
+        return next((origin(one[0]) for one in found if one), None)
 
     def made(self, around: str, name: str) -> _Made | None:
         """Return the line and the expression that make a child of a layer, with the code around them."""

@@ -38,6 +38,8 @@ def test_a_square_that_is_turned_is_not_the_same():
         (BOXES[:, 2], {0}),
         (SIGNAL.imag, {1}),
         (SIGNAL.real.T, {1}),
+        (-BOXES.T, {0}),
+        (-SIGNAL, {1}),
         (COVARIANCE[:, 1, 0], {3}),
         (np.stack([BOXES[:, 1], BOXES[:, 3]]), {0}),
         (np.stack([SIGNAL.real, SIGNAL.imag], -1), {1}),
@@ -46,7 +48,7 @@ def test_a_square_that_is_turned_is_not_the_same():
         (np.zeros(5), set()),
     ],
 )
-def test_what_is_a_part_or_put_together_of_parts_is_akin(array, found):
+def test_what_is_a_part_or_put_together_of_parts_or_of_the_other_sign_is_akin(array, found):
     assert INDEX.akin(array) == found
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tipchain.core.language import listed
 from tipchain.explain.causes.array_index import arranged, varies
 from tipchain.explain.causes.lines import Frame, innermost, likeness, only_return
 from tipchain.explain.causes.piece import Piece
@@ -64,7 +65,7 @@ class Divergence:
             op, step, common = max(pairs, key=lambda one: one[2], default=(theirs[0], ours[0], 0))
             if common:
                 break
-        for _ in self.ops:  # back to where the port makes otherwise what it hands on
+        for _ in self.ops if common else ():  # back to where the port makes otherwise what it hands on
             key, number, back = self._unlike(op, step)
             if not back or (key not in self.makers_of and number not in self.makers):
                 break
@@ -138,10 +139,14 @@ class Divergence:
         """Pair the operands of two calls by place; of different functions, the only operands that differ."""
         if op.name == step.name:
             return list(zip(op.given, step.given, strict=False))
-        keys = [
-            key for key in op.given if not self.akin(key) & {*step.given} and varies(numpy_of(self.ops.values[key]))
+        if LAYER in (op.name, step.name):
+            return []  # calls within a layer are not seen
+        keys = [key for key in op.given if not self.akin(key) & {*step.given} and _varies(self.ops, key)]
+        numbers = [
+            number
+            for number in step.given
+            if not any(number in self.akin(key) for key in op.given) and _varies(self.steps, number)
         ]
-        numbers = [number for number in step.given if not any(number in self.akin(key) for key in op.given)]
         return [(keys[0], numbers[0])] if len(keys) == len(numbers) == 1 < len(op.given) else []
 
     def _is_made_otherwise(self, key: int, number: int, op: Op, step: Op) -> bool:
@@ -195,15 +200,27 @@ class Divergence:
         if self.walk.only_unlike is not None:
             return self.walk.only_unlike
         here, there = innermost(op.frames), innermost(step.frames)
-        shared = [key for key in (*op.made, *self.walk.given(op)) if set(self.matched[key]) & set(step.given)]
         key, number, _ = self._unlike(op, step)
         if key >= 0:
             return self._handing(op, step, key, number)
-        if op.name == step.name or not shared:
-            return here, there
+        lacks = op.name != step.name and (op.name in LAYOUT or self._leads_to(step, op.name))
+        return (self.before(op, step), there) if lacks else (here, there)
+
+    def _leads_to(self, step: Op, name: str) -> bool:
+        """Tell whether the reference gives what a call makes, as it is or in another layout, to a function."""
+        takers = [one for number in step.made for one in self.steps.consumers.get(number, ())]
+        return any(one.name == name or (one.name in LAYOUT and self._leads_to(one, name)) for one in takers)
+
+    def before(self, op: Op, step: Op) -> Frame:
+        """Return the port's statement where a call of the reference's is missing on the way to one of the port's.
+
+        Of those that make what both calls are given, and the call's own, it is the one that reads most like the reference's.
+        """
+        here, there = innermost(op.frames), innermost(step.frames)
+        shared = [key for key in (*op.made, *self.walk.given(op)) if set(self.matched[key]) & set(step.given)]
         made = [self.makers_of[key].frames for key in shared if key in self.makers_of]
         makers = [next((one for one in each if one.code == here.code), innermost(each)) for each in made]
-        return max([here, *makers], key=lambda one: likeness(one.reading, there.reading)), there
+        return max([here, *makers], key=lambda one: likeness(one.reading, there.reading))
 
     def _handing(self, op: Op, step: Op, key: int, number: int) -> tuple[Frame, Frame]:
         """Return the statements that hand two calls a tensor of the port's and the reference's, each in the place of the other."""
@@ -230,7 +247,7 @@ class Divergence:
         """Write a call, where it stands, and the values that go in and come out."""
         ports = call.function is not None
         program, numbers = (self.ops, self.walk.given(call)) if ports else (self.steps, call.given)
-        given, made = (", ".join(map(glimpse, program.arrays(each))) for each in (numbers, call.made))
+        given, made = (listed([*map(glimpse, program.arrays(each))], MOST_SHOWN) for each in (numbers, call.made))
         settings = {key: one for key, one in call.kwargs.items() if one is not None and is_plain(one)}
         named = {key: one for key, one in settings.items() if not key.isdigit() and key[0] != "_"}
         told = ", ".join(f"{key}={one}" for key, one in (dict.fromkeys(call.named, "…") | named).items())
@@ -286,6 +303,11 @@ def _frontier(program: Program, ends: Collection[int], lacking: Callable[[int], 
     return sorted(found, key=lambda one: one.number)
 
 
+def _varies(program: Program, number: int) -> bool:
+    array = program.array(number)
+    return array is not None and varies(array)
+
+
 def _changes_nothing(program: Program, call: Op) -> bool:
     """Tell whether a call of several tensors makes what one of them is."""
     made, given = (program.arrays(numbers) for numbers in (call.made, call.given))
@@ -323,8 +345,8 @@ def show(piece: Piece, walk: Walk) -> Diagnosis:
 
 
 MOST_SHOWN = 4
-"""Values of a tensor that are shown of many."""
-MOST_WHOLE = 12
+"""Values of a tensor that are shown of many, and tensors of a call."""
+MOST_WHOLE = 6
 """Values of a tensor that is shown whole."""
 
 

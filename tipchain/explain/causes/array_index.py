@@ -77,11 +77,12 @@ class ArrayIndex:
         )
 
     def akin(self, array: Array, picked: Callable[[], bool] = lambda: False) -> set[int]:
-        """Return the arrays that one is a part of, or that its parts are all among.
+        """Return the arrays that one is a part of, or that its parts are all among, and those of the other sign.
 
         What is ``picked`` out of another array is always a part: then it is compared with parts of complex numbers alone.
         """
         found = self._wholes(array)
+        found.update(self.find(-array) if array.dtype.kind in "fc" and varies(array) else ())
         for group in parts(array):
             every = [{*self.find(one), *self._wholes(one)} for one in group]
             if all(every):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import operator
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, permutations
 from typing import Any, Literal
 
@@ -47,10 +48,10 @@ from tipchain.explain.causes.program import (
 from tipchain.explain.causes.tensors import own_tensors
 from tipchain.explain.causes.walk import CASTING, Parting, Walk, acts_of
 from tipchain.explain.findings import CodeEdit
-from tipchain.explain.locate.differences import Sketch
+from tipchain.explain.locate.differences import Sketch, rms
 from tipchain.facts.functions import DEFAULTS, NAMES, OPPOSITES
 from tipchain.framework_types import Array, Function, Nested, Options, Setting, Tensor
-from tipchain.numbers.tolerance import SAME_SINGLE
+from tipchain.numbers.tolerance import ROUGH, SAME_SINGLE
 
 ASIDE = frozenset(
     {"inplace", "out", "dtype", "device", "requires_grad", "layout", "memory_format", "non_blocking", "copy"}
@@ -81,6 +82,7 @@ def edits(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     for group in alike(walk.partings):
         yield from _arguments(group, piece, walk)
         yield from _function(group, piece, walk)
+        yield from _number(group, piece)
         yield from _operand_order(group, piece, walk)
         yield from _missing_call(group, piece, walk)
         yield from _missing_behind(group, piece, walk)
@@ -139,6 +141,29 @@ def _arguments(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[H
             ),
             lines=lines_of(op),
         )
+
+
+SOLVED: Mapping[str, Callable[[Array, Array, float], Array]] = {
+    "multiply": lambda old, new, number: number * new / old,
+    "divide": lambda old, new, number: number * old / new,
+    "add": lambda old, new, number: number + new - old,
+    "subtract": lambda old, new, number: number + old - new,
+}
+"""The number that gives a new result in place of an old one, of functions of a tensor and a number."""
+
+
+def _number(group: Sequence[Parting], piece: Piece) -> Iterator[Hypothesis]:
+    """Yield a call with the number with which it makes the tensor that another function of the reference's makes."""
+    (op, step), (old, new) = (group[0].op, group[0].step), map(numpy_of, (group[0].old, group[0].new))
+    if op.name not in SOLVED or op.name == step.name or len(op.args) != 2 or _kind(op.args[1]) != "number":
+        return
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = SOLVED[op.name](old, new, op.args[1])[np.abs(old) > ROUGH * rms(old)]
+    number = float(np.median(found)) if found.size > 1 else np.nan
+    if np.allclose(found, number, rtol=SAME_SINGLE, atol=0):
+        edit = _with_arguments(op, step, [(1, "y", op.args[1], number)], [one.op.number for one in group], piece)
+        told = f"it {BY[op.name]} {op.args[1]:.10g}{place_of(op, piece)}; {number:.10g} makes what `{step.said}` of the reference makes"
+        yield replace(edit, message=f"{told}{_at(step)}")
 
 
 def _with_arguments(
@@ -490,7 +515,7 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
         given.append(walk.number_of(one.op, one.op.args[places[0]]))
     step, key, takers = extra[0], given[0], [one.op for one in group]
     maker = walk.makers_of.get(key) if key is not None and all(one in takers for one in walk.consumers[key]) else None
-    statement, _ = Divergence(walk).statements(op, step)
+    statement = Divergence(walk).before(op, step)
     own = maker is not None and maker.place not in ("", op.place)
     behind = maker if maker and own and statement in maker.frames and statement not in op.frames else None
     numbers = [value for value in step.kwargs.values() if _kind(value) == "number"]

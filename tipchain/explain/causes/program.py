@@ -319,7 +319,7 @@ class Tap:
             for holder in (functional, self.paddle, tensor, self.paddle.signal):
                 for name in sorted({*names, *(f"{one}_" for one in names)} - UNWATCHED):
                     self._wrap(holder, name, name)
-            for holder in (self.paddle.fft, self.paddle.linalg):
+            for holder in (self.paddle.fft, self.paddle.linalg, self.paddle.geometric, self.paddle.vision.ops):
                 for name in holder.__all__:
                     self._wrap(holder, name, name)
             for name, told in SPECIAL.items():
