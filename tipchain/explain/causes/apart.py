@@ -29,6 +29,10 @@ class ShownParting(NamedTuple):
     there: Frame
 
 
+PLACELESS = frozenset({"add", "multiply", "maximum", "minimum"})
+"""Functions that make the same of their tensors in whatever order."""
+
+
 class Divergence:
     """The place at which two walked programs part."""
 
@@ -136,8 +140,8 @@ class Divergence:
         return -1, -1, False
 
     def _operands(self, op: Op, step: Op) -> list[tuple[int, int]]:
-        """Pair the operands of two calls by place; of different functions, the only operands that differ."""
-        if op.name == step.name:
+        """Pair the operands of two calls by place; of other functions, and where no place counts, the only ones that differ."""
+        if op.name == step.name and op.name not in PLACELESS:
             return list(zip(op.given, step.given, strict=False))
         if LAYER in (op.name, step.name):
             return []  # calls within a layer are not seen
@@ -152,8 +156,9 @@ class Divergence:
     def _is_made_otherwise(self, key: int, number: int, op: Op, step: Op) -> bool:
         """Tell whether the fault lies in the statement that makes the port's operand, not in the call.
 
-        That is where nothing else uses what the port hands on; where the port lacks what the reference hands on, and that one goes
-        on from the port's in a statement before; or where the port has it on the way to its own, within a statement.
+        That is where the port has what the reference hands on, on the way to its own, within a statement, or hands on in its place what
+        nothing else uses; where the reference goes on from what the port hands on, in a statement before, or nothing else uses it; or
+        where the function that made both is one and the same.
         """
         maker, wanted, uses = self.makers.get(number), self.walk.key_of(number), self.ops.consumers
         apart = self._made_at(self.ops, key) != innermost(op.frames)
@@ -165,7 +170,9 @@ class Divergence:
             return False
         behind = self.steps.with_makers([maker], lambda one, _: not self.has(one))
         goes_on = any(one in self.matched[key] for each in behind for one in each.given)
-        return len(uses.get(key, ())) == 1 or (goes_on and innermost(maker.frames) != innermost(step.frames))
+        once, own = len(uses.get(key, ())) == 1, self.makers_of.get(key)
+        before = once or innermost(maker.frames) != innermost(step.frames)
+        return (goes_on and before) or (once and own is not None and own.name == maker.name)
 
     @staticmethod
     def _made_at(program: Program, number: int) -> Frame:
@@ -184,10 +191,11 @@ class Divergence:
         return {one for step in steps for one in step.given}
 
     def _common(self, op: Op, step: Op) -> int:
-        """Return how much two calls have in common: the function, and a tensor that both are given."""
+        """Return how much two calls have in common: the function, a tensor that both are given, and what mends the port."""
         alike = any(self.akin(key) & {*step.given} for key in self.walk.given(op)) or not (op.given or step.given)
         same = op.name == step.name and (op.name != LAYER or self.piece.partners.get(op.path) == step.said)
-        return same + alike
+        mends = any(one.op is op and one.step is step for one in self.walk.partings)
+        return same + alike + mends
 
     # Their statements, and what is said of them.
 
