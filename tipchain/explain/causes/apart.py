@@ -66,7 +66,7 @@ class Divergence:
         lacking = [step for step in self.steps if step.made and not any(map(self.has, step.made))]
         for steps in (ours, lacking):  # else what stands opposite rests on what the port lacks, too
             pairs = [(op, step, self._common(op, step)) for step in steps for op in (*theirs, *idle)]
-            op, step, common = max(pairs, key=lambda one: one[2], default=(theirs[0], ours[0], 0))
+            op, step, common = max(pairs, key=lambda one: one[2], default=(theirs[0], ours[0], 0.0))
             if common:
                 break
         for _ in self.ops if common else ():  # back to where the port makes otherwise what it hands on
@@ -128,7 +128,7 @@ class Divergence:
             if value is None or (not found and (key not in self.makers_of or self.akin(key))):
                 continue
             if number in found:
-                back = not self._laid_alike(value.squeeze(), numpy_of(self.ops.values[key]).squeeze())
+                back = not self._laid_alike(key, number)
             else:
                 back = (
                     not found
@@ -141,17 +141,17 @@ class Divergence:
 
     def _operands(self, op: Op, step: Op) -> list[tuple[int, int]]:
         """Pair the operands of two calls by place; of other functions, and where no place counts, the only ones that differ."""
-        if op.name == step.name and op.name not in PLACELESS:
-            return list(zip(op.given, step.given, strict=False))
-        if LAYER in (op.name, step.name):
-            return []  # calls within a layer are not seen
-        keys = [key for key in op.given if not self.akin(key) & {*step.given} and _varies(self.ops, key)]
+        same = op.name == step.name
+        placed = list(zip(op.given, step.given, strict=False)) if same else []
+        if (same and op.name not in PLACELESS) or LAYER in (op.name, step.name):  # calls within a layer are not seen
+            return placed
+        keys = [key for key in op.given if not self.akin(key) & {*step.given} and (same or _varies(self.ops, key))]
         numbers = [
             number
             for number in step.given
-            if not any(number in self.akin(key) for key in op.given) and _varies(self.steps, number)
+            if not any(number in self.akin(key) for key in op.given) and (same or _varies(self.steps, number))
         ]
-        return [(keys[0], numbers[0])] if len(keys) == len(numbers) == 1 < len(op.given) else []
+        return [(keys[0], numbers[0])] if len(keys) == len(numbers) == 1 < len(op.given) else placed
 
     def _is_made_otherwise(self, key: int, number: int, op: Op, step: Op) -> bool:
         """Tell whether the fault lies in the statement that makes the port's operand, not in the call.
@@ -160,29 +160,41 @@ class Divergence:
         nothing else uses; where the reference goes on from what the port hands on, in a statement before, or nothing else uses it; or
         where the function that made both is one and the same.
         """
-        maker, wanted, uses = self.makers.get(number), self.walk.key_of(number), self.ops.consumers
-        apart = self._made_at(self.ops, key) != innermost(op.frames)
+        maker, own, wanted, uses = (
+            self.makers.get(number),
+            self.makers_of.get(key),
+            self.walk.key_of(number),
+            self.ops.consumers,
+        )
+        twins = (own, maker) if maker is not None and own is not None and own.name == maker.name else None
+        once = len(uses.get(key, ())) == 1
         if wanted is not None:
+            apart = self._made_at(self.ops, key) != innermost(op.frames)
             places = {self._made_at(self.ops, wanted), *(innermost(one.frames) for one in uses.get(wanted, ()))}
             on_the_way = len(places) == 1 and self.walk.rests(key, wanted)
-            return on_the_way or (len(uses.get(key, ())) == 1 <= len(uses.get(wanted, ())) and apart)
+            return on_the_way or (twins is not None and self._turned(*twins)) or (once and wanted in uses and apart)
         if maker is None or self.has(number):
             return False
         behind = self.steps.with_makers([maker], lambda one, _: not self.has(one))
         goes_on = any(one in self.matched[key] for each in behind for one in each.given)
-        once, own = len(uses.get(key, ())) == 1, self.makers_of.get(key)
         before = once or innermost(maker.frames) != innermost(step.frames)
-        return (goes_on and before) or (once and own is not None and own.name == maker.name)
+        return (goes_on and before) or (once and twins is not None)
 
     @staticmethod
     def _made_at(program: Program, number: int) -> Frame:
         maker = program.makers.get(number)
         return innermost(() if maker is None else maker.frames)
 
-    def _laid_alike(self, one: Array, other: Array) -> bool:
-        """Tell whether two arrays of the same values have them in the same places, whatever the order of axes."""
+    def _laid_alike(self, key: int, number: int) -> bool:
+        """Tell whether two tensors of the same values have them in the same places, whatever the order of axes."""
+        one, other = self.steps.values[number].squeeze(), numpy_of(self.ops.values[key]).squeeze()
         merged = sorted(one.shape) != sorted(other.shape)  # or cut: no order of axes tells more
         return merged or any(self.walk.index.same(each, other) for each in arranged(one, other.shape))
+
+    def _turned(self, op: Op, step: Op) -> bool:
+        """Tell whether two calls are given the same values in other places."""
+        pairs = self._operands(op, step)
+        return any(number in self.matched[key] and not self._laid_alike(key, number) for key, number in pairs)
 
     def _arranged_from(self, number: int) -> set[int]:
         """Return the tensors that a tensor of the reference's only rearranges."""
@@ -190,12 +202,12 @@ class Divergence:
         steps = self.steps.with_layout([maker]) if maker is not None and maker.name in LAYOUT else []
         return {one for step in steps for one in step.given}
 
-    def _common(self, op: Op, step: Op) -> int:
+    def _common(self, op: Op, step: Op) -> float:
         """Return how much two calls have in common: the function, a tensor that both are given, and what mends the port."""
         alike = any(self.akin(key) & {*step.given} for key in self.walk.given(op)) or not (op.given or step.given)
         same = op.name == step.name and (op.name != LAYER or self.piece.partners.get(op.path) == step.said)
         mends = any(one.op is op and one.step is step for one in self.walk.partings)
-        return same + alike + mends
+        return same + alike + mends / 2
 
     # Their statements, and what is said of them.
 
