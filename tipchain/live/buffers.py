@@ -13,7 +13,8 @@ from tipchain.explain.findings import Diagnosis
 from tipchain.explain.locate.differences import relative
 from tipchain.explain.locate.matching import CallPair
 from tipchain.explain.locate.other_runs import call_seeded
-from tipchain.explain.locate.runs import ModelInputs, buffers_of
+from tipchain.explain.locate.rerun import buffers_of
+from tipchain.explain.locate.runs import ModelInputs
 from tipchain.explain.locate.verdicts import LayerVerdict
 from tipchain.framework_types import Array
 from tipchain.frameworks.live_models import LiveSide

@@ -12,7 +12,8 @@ from tipchain.explain.causes.optimizer_builders import TrainingPair, build_both,
 from tipchain.explain.locate.differences import relative
 from tipchain.explain.locate.locate import Locator
 from tipchain.explain.locate.other_runs import Called, Refusal, call_seeded, is_fault, raising
-from tipchain.explain.locate.runs import ModelInputs, buffers_of, changed_buffers
+from tipchain.explain.locate.rerun import buffers_of, changed_buffers
+from tipchain.explain.locate.runs import ModelInputs
 from tipchain.explain.locate.trace import Store, take_out
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.framework_types import Array, Function, Loader, Loss, Model, Nested, Optimizer, Options, Schedule

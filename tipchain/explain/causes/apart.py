@@ -53,7 +53,7 @@ class Divergence:
             {one.key for one in partings if not self.akin(one.key)},
             {number for one in partings for number in one.step.made if not self.has(number)},
         )
-        theirs = _frontier(self.ops, ends[0], lambda key: not self.akin(key))
+        theirs = _frontier(self.ops, ends[0], lambda key: not (self.akin(key) or self._is_proved(key)))
         ours = _frontier(self.steps, ends[1], lambda number: not self.has(number)) or self.steps[-1:]
         theirs = theirs or self._ends() or self.ops[:1]
         # What a call makes may equal what it is given: then another operand of it is what differs.
@@ -75,6 +75,13 @@ class Divergence:
                 break
             op, step = self.makers_of.get(key, op), self.makers.get(number, step)
         return op, step
+
+    def _is_proved(self, key: int) -> bool:
+        """Tell whether the port makes a tensor of the reference's of one of its own alone, which may have another form."""
+        takers = [op for op in self.ops.consumers.get(key, ()) if {*op.given} == {key} and op.name != LAYER]
+        kind = numpy_of(self.ops.values[key]).dtype.kind
+        made = {number: numpy_of(self.ops.values[number]) for op in takers for number in op.made}
+        return any(array.dtype.kind == kind and varies(array) and self.matched[one] for one, array in made.items())
 
     def _ends(self) -> list[Op]:
         """Return the port's calls behind which the reference goes on."""
@@ -207,7 +214,7 @@ class Divergence:
         alike = any(self.akin(key) & {*step.given} for key in self.walk.given(op)) or not (op.given or step.given)
         same = op.name == step.name and (op.name != LAYER or self.piece.partners.get(op.path) == step.said)
         mends = any(one.op is op and one.step is step for one in self.walk.partings)
-        return same + alike + mends / 2
+        return alike + (alike and same) + mends / 2
 
     # Their statements, and what is said of them.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from math import inf, sqrt
 from types import ModuleType
@@ -18,7 +18,7 @@ from tipchain.explain.causes.program import Act, Op, Program, Recorder, Referenc
 from tipchain.explain.findings import shown_path
 from tipchain.explain.locate.differences import arrange, distance, relative_arranged, rms
 from tipchain.explain.locate.gradients import Laid, as_reference, laid_otherwise, values_of
-from tipchain.explain.locate.rerun import Rerun, conditions, drawn_again, rerun
+from tipchain.explain.locate.rerun import Rerun, conditions, drawn_again, kept_buffers, rerun
 from tipchain.explain.locate.trace import Call, take_out
 from tipchain.framework_types import Array, Function, Model, Nested, Tensor
 from tipchain.frameworks.live_models import Sides
@@ -109,8 +109,6 @@ class Piece:
     _cotangents: tuple[Array, ...] = ()
     _known: tuple[Tensor, ...] = ()
     _forward: float = inf
-    _statistics: tuple[tuple[Model, str, Tensor, Array], ...] = ()
-    _training: bool = False
     _laid: Mapping[str, Laid] = field(default_factory=dict)
 
     @property
@@ -165,11 +163,10 @@ class Piece:
         with ExitStack() as stack, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what odd variants warn about is no news
             self.truth = self._run_reference()
-            # Forget the gradients of parameters that the port has under another name, or not at all.
-            try:
-                names = {slot.name for slot in torch_view(self.port)}
-            except WeightsError:
-                names = set()
+            # Forget the gradients of parameters that the port does not have.
+            names = set(self._laid)
+            with suppress(WeightsError):
+                names |= {slot.name for slot in torch_view(self.port)}
             kept = {
                 name: one for name, one in self.truth.gradients.items() if name.startswith("input ") or name in names
             }
@@ -184,13 +181,6 @@ class Piece:
             set_ = conditions(side, double=self.double, seed=self.seed, draws=self._draws, gradient=self.backward)
             stack.enter_context(set_)
             layers = dict(side.layers(self.port))
-            self._statistics = tuple(
-                (layer, name, one, one.numpy())
-                for layer in layers.values()
-                for name in dict.fromkeys((*layer._buffers, "_mean", "_variance"))  # noqa: SLF001
-                if (one := getattr(layer, name, None)) is not None and self.is_tensor(one)
-            )
-            self._training = any(one.training for one in layers.values())
             self._tap = stack.enter_context(Tap(side.paddle).open(layers, self.atomic.__contains__))
             yield self
             self._tap = None
@@ -230,20 +220,15 @@ class Piece:
             return outputs if edit is None else edit(outputs)
 
         recorder.ops.watching = self.backward
-        try:
+        with ExitStack() as stack:
+            stack.enter_context(kept_buffers(side, self.port))
+            stack.callback(recorder.ops.unwatch)
             made = self._rerun(1, called, None)
             drawn = bool(self._draws.made)
             if keep and not (self.backward or recorder.writes or drawn):  # else calls must all be run each time
                 self._known = tuple(op.result for op in recorder.ops)
             gradients = as_reference(self._gradients(1, made), self._laid) if self.backward else {}
             return PieceOutcome(outputs=_wide(made.outputs), gradients=gradients, ops=recorder.ops)
-        finally:
-            recorder.ops.unwatch()
-            # Give layers back the running statistics that a run in train mode changed.
-            for layer, name, tensor, values in self._statistics if self._training else ():
-                if name in layer._buffers:  # noqa: SLF001
-                    layer._buffers[name] = tensor  # noqa: SLF001
-                tensor.set_value(values)
 
     def _rerun(self, number: Literal[0, 1], called: Function, draws: Draws | None) -> Rerun:
         """Run one side's piece, backward from the cotangents where gradients are compared."""

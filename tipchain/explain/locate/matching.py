@@ -357,13 +357,29 @@ def hands_on(call: Call) -> bool:
 
 
 def _paired_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], close: Close) -> list[CallPair]:
-    """Return the paired layers' calls turn by turn, without inputs that fit another turn."""
+    """Return the paired layers' calls turn by turn, without inputs that fit another turn.
+
+    A layer that is never called, whose container takes its tensors, is called where the container is that holds no other paired layer.
+    """
     ours, theirs = _turns(reference), _turns(port)
+    layers = list(layers)
+    paths, port_paths = [pair.reference for pair in layers], [pair.port for pair in layers]
     return [
         CallPair(reference=one, port=other)
         for pair in layers
-        for one, other in _same_turns([*zip(ours[pair.reference], theirs[pair.port], strict=False)], close)
+        for one, other in _same_turns(
+            [*zip(_calls_of(pair.reference, ours, paths), _calls_of(pair.port, theirs, port_paths), strict=False)],
+            close,
+        )
     ]
+
+
+def _calls_of(path: str, turns: Mapping[str, list[Call]], paired: Sequence[str]) -> list[Call]:
+    while path not in turns:
+        path = path.rpartition(".")[0]
+        if not path or sum(one.startswith(f"{path}.") for one in paired) > 1:
+            return []
+    return turns[path]
 
 
 def _same_turns(both: list[tuple[Call, Call]], close: Close) -> list[tuple[Call, Call]]:

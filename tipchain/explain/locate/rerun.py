@@ -62,6 +62,46 @@ def conditions(
         yield
 
 
+NORMS = ("torch.nn.modules.batchnorm", "torch.nn.modules.instancenorm", "paddle.nn.layer.norm")
+"""Modules of the frameworks' norms: momentum tells their treatment of statistics."""
+
+
+def buffers_of(side: LiveSide, model: object) -> dict[str, Array]:
+    """Return copies of a model's buffers by name, but for those of the frameworks' norms and of classes made of them."""
+    found: dict[str, Array] = {}
+    for path, layer in side.layers(model):
+        if any(one.__module__.startswith(NORMS) for one in type(layer).__mro__):
+            continue
+        for name, tensor in layer._buffers.items():  # noqa: SLF001  (both frameworks keep a layer's own ones so)
+            if tensor is not None:
+                found[f"{path}.{name}" if path else name] = np.array(side.array(tensor))
+    return found
+
+
+@contextmanager
+def kept_buffers(side: LiveSide, model: Model) -> Iterator[None]:
+    """Give a model its buffers and running statistics back as the context ends, so that it can run again as it did."""
+    held: list[tuple[dict[str, Tensor], str, Tensor, Array]] = []
+    for _, layer in side.layers(model):
+        buffers, parameters = layer._buffers, layer._parameters  # noqa: SLF001
+        statistics = {name: parameters.get(name) for name in ("_mean", "_variance")}  # Paddle's norms keep theirs there
+        own = {**buffers, **statistics}.items()
+        held += [(buffers, name, one, np.array(side.array(one))) for name, one in own if one is not None]
+    try:
+        yield
+    finally:
+        for buffers, name, tensor, values in held:
+            if name in buffers:
+                buffers[name] = tensor
+            if side.array(tensor).tobytes() != values.tobytes():
+                side.framework.assign(tensor, values)
+
+
+def changed_buffers(before: Mapping[str, Array], after: Mapping[str, Array]) -> tuple[str, ...]:
+    """Return the names of the arrays that changed."""
+    return tuple(name for name, array in after.items() if name in before and array.tobytes() != before[name].tobytes())
+
+
 def rerun(
     side: LiveSide,
     called: Function,
@@ -177,18 +217,19 @@ def rerun_layer(
         return cotangents
 
     try:
-        made = rerun(
-            side,
-            called,
-            call.arguments,
-            inputs,
-            start if backward else None,
-            double=double,
-            seed=seed,
-            draws=drawn_again(call, seed),
-            of_inputs=backward,
-            same=_first_given(call, inputs),
-        )
+        with kept_buffers(side, layer):
+            made = rerun(
+                side,
+                called,
+                call.arguments,
+                inputs,
+                start if backward else None,
+                double=double,
+                seed=seed,
+                draws=drawn_again(call, seed),
+                of_inputs=backward,
+                same=_first_given(call, inputs),
+            )
         return replace(made, parameters=side.parameter_gradients(layer)) if backward else made
     except Exception as error:  # a user's layer may raise anything
         raise NotReplayed(class_and_line(error)) from error
@@ -272,7 +313,7 @@ class Models:
         model, inputs = self.layer(""), [store.get(one.stored) for one in root.inputs]
         self.side.clear_gradients(model)
         double, draws = self.double is not None, drawn_again(root, seed)
-        with each_call(self.side, model, enter, leave):
+        with kept_buffers(self.side, model), each_call(self.side, model, enter, leave):
             return rerun(self.side, model, root.arguments, inputs, start, double=double, seed=seed, draws=draws)
 
 

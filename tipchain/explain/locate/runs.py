@@ -18,7 +18,7 @@ import numpy as np
 from tipchain.core.progress import Pace
 from tipchain.errors import UsageError
 from tipchain.explain.locate.differences import projections, projections_of_convolution, projections_of_product
-from tipchain.explain.locate.rerun import as_float, conditions, run_backward
+from tipchain.explain.locate.rerun import as_float, buffers_of, changed_buffers, conditions, kept_buffers, run_backward
 from tipchain.explain.locate.trace import Store, Trace, TracedValue, Tracer, Twins, put_back, take_out
 from tipchain.framework_types import Array, Loss, Model, Nested, Tensor
 from tipchain.frameworks.base import like_sequence, map_nested
@@ -412,7 +412,7 @@ def run_model(
     """
     bound = bind(model, inputs)
     held = buffers_of(side, model)
-    with conditions(side, double=double, seed=seed, draws=draws, gradient=backward or flows):
+    with kept_buffers(side, model), conditions(side, double=double, seed=seed, draws=draws, gradient=backward or flows):
         tracer = Tracer(side, model, store, known, draws, pace)
         with tracer.watching(), _projecting(side, model, large) as projected:
             output = call_model(side, model, bound, double=double, gradient=flows)
@@ -530,27 +530,6 @@ def _from_loss(
         loss(put_back(structure, leaves), labels).backward()
         return [None if one.grad is None else side.array(one.grad) for one in leaves]
     return [None if one.gradient is None else store.get(one.gradient) for one in values]
-
-
-NORMS = ("torch.nn.modules.batchnorm", "torch.nn.modules.instancenorm", "paddle.nn.layer.norm")
-"""Modules of the frameworks' norms: momentum tells their treatment of statistics."""
-
-
-def buffers_of(side: LiveSide, model: object) -> dict[str, Array]:
-    """Return copies of a model's buffers by name, but for those of the frameworks' norms and of classes made of them."""
-    found: dict[str, Array] = {}
-    for path, layer in side.layers(model):
-        if any(one.__module__.startswith(NORMS) for one in type(layer).__mro__):
-            continue
-        for name, tensor in layer._buffers.items():  # noqa: SLF001  (both frameworks keep a layer's own ones so)
-            if tensor is not None:
-                found[f"{path}.{name}" if path else name] = np.array(side.array(tensor))
-    return found
-
-
-def changed_buffers(before: Mapping[str, Array], after: Mapping[str, Array]) -> tuple[str, ...]:
-    """Return the names of the arrays that changed."""
-    return tuple(name for name, array in after.items() if name in before and array.tobytes() != before[name].tobytes())
 
 
 def call_model(side: LiveSide, model: Model, inputs: ModelInputs, *, double: bool, gradient: bool = False) -> object:
