@@ -16,6 +16,7 @@ from tipchain.explain.causes.program import LAYER, LAYOUT, Op, Program, has_own_
 from tipchain.explain.causes.walk import Walk
 from tipchain.explain.findings import Diagnosis, shown_path, source_of
 from tipchain.explain.locate.differences import distance, rms
+from tipchain.facts.functions import LIKES
 from tipchain.framework_types import Array
 from tipchain.numbers.tolerance import ROUGH, SAME_SINGLE
 
@@ -31,6 +32,9 @@ class ShownParting(NamedTuple):
 
 PLACELESS = frozenset({"add", "multiply", "maximum", "minimum"})
 """Functions that make the same of their tensors in whatever order."""
+
+ANYWHERE = PLACELESS | {"subtract", "divide", "getitem"} | LAYOUT
+"""Functions that stand everywhere: two of one name need not be each other's."""
 
 
 class Divergence:
@@ -69,6 +73,8 @@ class Divergence:
             op, step, common = max(pairs, key=lambda one: one[2], default=(theirs[0], ours[0], 0.0))
             if common:
                 break
+        else:
+            op, step = theirs[0], ours[0]
         for _ in self.ops if common else ():  # back to where the port makes otherwise what it hands on
             key, number, back = self._unlike(op, step)
             if not back or (key not in self.makers_of and number not in self.makers):
@@ -77,11 +83,13 @@ class Divergence:
         return op, step
 
     def _is_proved(self, key: int) -> bool:
-        """Tell whether the port makes a tensor of the reference's of one of its own alone, which may have another form."""
-        takers = [op for op in self.ops.consumers.get(key, ()) if {*op.given} == {key} and op.name != LAYER]
-        kind = numpy_of(self.ops.values[key]).dtype.kind
-        made = {number: numpy_of(self.ops.values[number]) for op in takers for number in op.made}
-        return any(array.dtype.kind == kind and varies(array) and self.matched[one] for one, array in made.items())
+        """Tell whether the port makes of a tensor alone, element by element, one of the reference's: it may have another form."""
+        value = self.ops.values[key]
+        for op in self.ops.consumers.get(key, ()):
+            made = self.ops.values[op.made[0]] if {*op.given} == {key} and op.made and op.name != LAYER else None
+            if made is not None and self.matched[op.made[0]] and (made.size, made.dtype) == (value.size, value.dtype):
+                return _varies(self.ops, op.made[0])
+        return False
 
     def _ends(self) -> list[Op]:
         """Return the port's calls behind which the reference goes on."""
@@ -210,11 +218,12 @@ class Divergence:
         return {one for step in steps for one in step.given}
 
     def _common(self, op: Op, step: Op) -> float:
-        """Return how much two calls have in common: the function, a tensor that both are given, and what mends the port."""
-        alike = any(self.akin(key) & {*step.given} for key in self.walk.given(op)) or not (op.given or step.given)
+        """Return how much two calls have in common: a tensor that both are given, the function, and that it mends the port."""
+        given = any(self.akin(key) & {*step.given} for key in self.walk.given(op)) or not (op.given or step.given)
+        alike = given and step.name not in LIKES  # of which a shape alone counts
         same = op.name == step.name and (op.name != LAYER or self.piece.partners.get(op.path) == step.said)
         mends = any(one.op is op and one.step is step for one in self.walk.partings)
-        return alike + (alike and same) + mends / 2
+        return alike + (same and (alike or op.name not in ANYWHERE)) + (alike and mends) / 2
 
     # Their statements, and what is said of them.
 

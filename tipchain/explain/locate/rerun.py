@@ -217,19 +217,18 @@ def rerun_layer(
         return cotangents
 
     try:
-        with kept_buffers(side, layer):
-            made = rerun(
-                side,
-                called,
-                call.arguments,
-                inputs,
-                start if backward else None,
-                double=double,
-                seed=seed,
-                draws=drawn_again(call, seed),
-                of_inputs=backward,
-                same=_first_given(call, inputs),
-            )
+        made = rerun(
+            side,
+            called,
+            call.arguments,
+            inputs,
+            start if backward else None,
+            double=double,
+            seed=seed,
+            draws=drawn_again(call, seed),
+            of_inputs=backward,
+            same=_first_given(call, inputs),
+        )
         return replace(made, parameters=side.parameter_gradients(layer)) if backward else made
     except Exception as error:  # a user's layer may raise anything
         raise NotReplayed(class_and_line(error)) from error
@@ -454,16 +453,18 @@ class PairReruns:
         if double and not alone and models.double is None:
             return None
         layer = models.layer if double and not alone else partial(models.fresh, double=double)
-        return rerun_layer(
-            models.side,
-            layer(call.path),
-            call,
-            self._given[number] if given is None else given,
-            self._cotangents[number] if cotangents is None else cotangents,
-            double=double,
-            seed=self.seed,
-            then=steps_after(models.side, self.pair.then[number], layer),
-        )
+        called = layer(call.path)
+        with kept_buffers(models.side, called):
+            return rerun_layer(
+                models.side,
+                called,
+                call,
+                self._given[number] if given is None else given,
+                self._cotangents[number] if cotangents is None else cotangents,
+                double=double,
+                seed=self.seed,
+                then=steps_after(models.side, self.pair.then[number], layer),
+            )
 
 
 class Corrections:
