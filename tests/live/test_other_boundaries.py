@@ -100,6 +100,50 @@ def test_parameters_that_no_pair_of_layers_has_are_compared(kind, right):
     assert right or "detach the result of `square`" in str(report)
 
 
+class Moving(Standardized):
+    """One whose statistics move with each call in train mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("held", torch.ones(()))
+
+    def forward(self, x):
+        with torch.no_grad():
+            scale = 0.5 * self.held + 0.5 * self.conv.weight.square().mean().sqrt()
+            self.held.copy_(scale)
+        return F.conv2d(x, self.conv.weight / scale, self.conv.bias)
+
+
+class MovingConv2D(paddle.nn.Conv2D):
+    cut = True
+
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.register_buffer("kept", paddle.ones([1]))
+
+    def forward(self, x):
+        scale = 0.5 * self.kept + 0.5 * self.weight.square().mean().sqrt()
+        scale = scale.detach() if self.cut else scale
+        self.kept.set_value(scale)
+        return PF.conv2d(x, self.weight / scale, self.bias)
+
+
+class MovingWithGradient(MovingConv2D):
+    cut = False
+
+
+@pytest.mark.parametrize(("kind", "right"), [(MovingConv2D, True), (MovingWithGradient, False)])
+def test_a_layer_with_a_state_is_run_by_itself_as_it_was(kind, right):
+    reference = Detector()
+    reference.block = Moving()
+    report = copy_and_align(reference, PortDetector(kind), IMAGES, training=True)
+    assert report.passed is right, str(report)
+    if not right:
+        cause = report.diagnoses[0]
+        assert (cause.code, cause.port_path, cause.reference_path) == ("cut-gradient", "block", "block"), str(report)
+        assert "scale" in cause.place.code
+
+
 class Heatmap(nn.Module):
     """A bias whose gradient is zero, for a softmax takes out what all places have in common."""
 

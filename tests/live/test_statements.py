@@ -122,6 +122,11 @@ FORWARD = {
         penalty = 1 - 0.5 * (0.5 * torch.log(h) + 0.5 * torch.log(1 - h)).mean()
         return self.out(h) * penalty
 """,
+    "another form": """
+        rows, columns = torch.meshgrid(torch.arange(2.0), torch.arange(4.0), indexing="ij")
+        y = self.q(x) * rows.flatten()
+        return self.out(y - columns.flatten())
+""",
     "what is carried": """
         prior = self.q(x).sin()
         prior = (1.5 - x) * prior
@@ -169,6 +174,10 @@ WRONG = {
         "both = 0.5 * paddle.log(h) + 0.5 * paddle.log(1 - h)",
         "return self.out(h) * penalty",
         "return self.out(h) * (1 - 0.1 * both.sum())  # wrong",
+    ),
+    "another form": (
+        'rows, columns = paddle.meshgrid(paddle.arange(2.0), paddle.arange(4.0), indexing="ij")',
+        "index = paddle.arange(8.0)\n        rows = index // 4\n        columns = index % 2  # wrong",
     ),
     "what is carried": ("prior = (1.5 - x) * prior", "prior = 1.5 - x  # wrong"),
 }
