@@ -5,6 +5,8 @@ import pytest
 from both_frameworks import paddle, torch
 from live_nets import copy_and_align
 
+import tipchain
+
 nn, F, PF = torch.nn, torch.nn.functional, paddle.nn.functional
 pytestmark = pytest.mark.frameworks
 IMAGES = np.random.default_rng(0).standard_normal((3, 3, 8, 8)).astype(np.float32)
@@ -216,3 +218,36 @@ def test_of_a_class_that_others_use_rightly_the_caller_is_told(kind, line):
     assert cause.name == "epsilon", str(report)
     assert cause.place.code == line, str(report)
     assert kind is CoarseNorm or not cause.corrected, "other layers of the class would break"
+
+
+class Joined(nn.Module):
+    """One matrix for a row and a one behind it."""
+
+    def __init__(self):
+        super().__init__()
+        self.matrix = nn.Parameter(torch.randn(7, 4))
+
+    def forward(self, x):
+        return (torch.cat([x, torch.ones_like(x[:, :1])], 1) @ self.matrix).tanh()
+
+
+class Apart(paddle.nn.Layer):
+    """Its rows and its last row by themselves."""
+
+    def __init__(self, matrix, factor=1.0):
+        super().__init__()
+        self.rows = self.create_parameter([6, 4])
+        self.last = self.create_parameter([4])
+        self.rows.set_value(factor * matrix[:-1])
+        self.last.set_value(matrix[-1])
+
+    def forward(self, x):
+        return PF.tanh(x @ self.rows + self.last)
+
+
+@pytest.mark.parametrize(("factor", "right"), [(1.0, True), (2.0, False)])
+def test_numbers_that_parameters_hold_otherwise_are_compared_by_what_they_do(factor, right):
+    reference = Joined().eval()
+    port = Apart(reference.matrix.detach().numpy(), factor)
+    report = tipchain.align(reference, port, ROWS)
+    assert report.passed is right, str(report)

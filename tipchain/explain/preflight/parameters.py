@@ -309,7 +309,7 @@ def check_parameters(tensors: Tensors) -> list[Diagnosis]:
     of_values: dict[int, Diagnosis | None] = {}
     for pair in tensors.pairs:
         if pair.ours is None or pair.theirs is None:
-            found += _alone(tensors, pair)
+            found += [] if _joined_otherwise(tensors, pair.layers) else _alone(tensors, pair)
         elif not pair.fits:
             found += [] if _divided(tensors, pair.ours, pair.theirs) else [_shapes(pair, pair.ours, pair.theirs)]
         else:
@@ -442,6 +442,24 @@ def _shapes(pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Diagnosis
         code="parameter",
         paths=pair.paths,
     )
+
+
+def _joined_otherwise(tensors: Tensors, layers: LayerPair) -> bool:
+    """Tell whether the tensors that only one side's layer has, and the unpaired layers in it, hold the same numbers on both sides."""
+    prints: tuple[list[Print], list[Print]] = ([], [])
+    for pair in tensors.pairs:
+        if pair.layers == layers and pair.theirs is None and pair.ours is not None:
+            prints[0].append(print_of(tensors.array(pair.ours)))
+        if pair.layers == layers and pair.ours is None and pair.theirs is not None:
+            prints[1].append(print_of(port_array(pair.theirs)))
+    if any(plain == 0 for _, plain, _ in (*prints[0], *prints[1])):
+        return False  # constants tell nothing
+    for side, (path, read) in enumerate(((layers.reference, tensors.array), (layers.port, port_array))):
+        inside = [one for one in tensors.unmatched[side] if not path or one.path.startswith(f"{path}.")]
+        slots = (slot for one in inside for slot in one.slots if slot.kind == "parameter" and not slot.fixed)
+        prints[side].extend(print_of(read(slot)) for slot in slots)
+    ours, theirs = map(sum_of, prints)
+    return ours == theirs
 
 
 def _divided(tensors: Tensors, ours: TensorSlot, theirs: TensorSlot) -> bool:
