@@ -50,9 +50,6 @@ Tree: TypeAlias = "dict[Any, Any]"
 """Keys (usually strings) to arrays, NumPy or Python numbers, or further trees."""
 
 EXPECTED = "a dict of arrays, as ReprodLogger.save or numpy.save writes it"
-_MAGIC = b"\x93NUMPY"
-_INFLATED, _SPARED = 100, 1 << 27
-"""Limit of an inflated file: a hundred times its size, plus 128 MiB for masks and zeros. Deflate can reach a thousand times."""
 
 
 @collector_resting()
@@ -112,7 +109,8 @@ def _unpacked(path: Path) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
     with ZipFile(path) as archive:
         entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
-        size, limit = sum(entry.file_size for entry in entries), _INFLATED * status.st_size + _SPARED
+        # Masks and zeros may inflate to 128 MiB, all else to a hundred times its size; deflate can reach a thousand times.
+        size, limit = sum(entry.file_size for entry in entries), 100 * status.st_size + (1 << 27)
         if size > limit:
             raise Refused(f"arrays of {size:,} bytes, more than {limit:,}, in a file of {status.st_size:,}")
         for entry in entries:
@@ -148,8 +146,8 @@ def _header(data: Bytes) -> tuple[dict[str, object], int]:
     """Return the ``.npy`` header and the offset behind it. Source: ``numpy.lib.format``."""
     if not len(data):
         raise Refused("an empty file")
-    if bytes(data[:6]) != _MAGIC:
-        raise Refused(f"a file that starts with {bytes(data[:6])!r}, not with {_MAGIC!r}")
+    if bytes(data[:6]) != npy.MAGIC_PREFIX:
+        raise Refused(f"a file that starts with {bytes(data[:6])!r}, not with {npy.MAGIC_PREFIX!r}")
     if len(data) < 12 or data[6] not in (1, 2, 3):
         raise Refused("a .npy file of an unknown version, or cut off in its header")
     width = 2 if data[6] == 1 else 4
@@ -197,8 +195,6 @@ def _kind(value: object) -> str:
 _FUNCTION = b"\x8c\x15numpy.core.multiarray\x8c\x0c_reconstruct\x93q\x00"
 _ARGUMENTS = b"\x8c\x05numpy\x8c\x07ndarray\x93K\x00\x85C\x01b\x87q\x01"
 _RECONSTRUCT = b"h\x00h\x01R"
-_ALIGNMENT = 64
-"""Bytes that numpy aligns data to (``numpy/lib/format.py``)."""
 
 
 class _Writer:
@@ -238,8 +234,8 @@ class _Writer:
         flat = np.ascontiguousarray(array.T if fortran else array).reshape(-1).view(np.uint8)
         shape = b"(" + b"".join(_length(n) for n in array.shape) + b"t"
         start = _RECONSTRUCT + b"(K\x01" + shape + self.dtype(array.dtype) + (b"\x88" if fortran else b"\x89")
-        # A throw-away string of bytes (SHORT_BINBYTES, then POP) fills up to the alignment.
-        padding = -(self.file.tell() + len(start) + 3 + 9) % _ALIGNMENT
+        # A throw-away string of bytes (SHORT_BINBYTES, then POP) fills up to numpy's alignment (``npy.ARRAY_ALIGN``).
+        padding = -(self.file.tell() + len(start) + 3 + 9) % npy.ARRAY_ALIGN
         self.file.write(start + b"C" + bytes([padding]) + bytes(padding) + b"0")
         self.file.write(b"\x8e" + struct.pack("<Q", flat.nbytes))
         self.file.write(flat.data)
@@ -275,10 +271,6 @@ def _length(n: int) -> bytes:
     return b"J" + struct.pack("<i", n) if n < 2**31 else b"\x8a\x08" + struct.pack("<q", n)
 
 
-PLAIN_KEY = "array"
-"""The key under which the array of a plain ``.npy`` file stands."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """The arrays that one side left behind.
@@ -311,7 +303,7 @@ def load_record(path: str | PathLike[str]) -> Record:
     file = Path(path)
     tree = load_tree(file)
     try:
-        arrays = flatten(tree if isinstance(tree, dict) else {PLAIN_KEY: tree})
+        arrays = flatten(tree if isinstance(tree, dict) else {"array": tree})
     except UsageError as error:
         raise RecordError(str(error), file=file) from None
     path = meta_path(file)

@@ -24,8 +24,6 @@ from tipchain.numbers.compare import TensorDiff, count_outside, diff_arrays, dif
 from tipchain.numbers.dumps import flatten
 from tipchain.numbers.tolerance import Tolerance
 
-ANY = "*"
-"""In a mapping of tolerances: the rule of every tensor that is not named."""
 _KINDS = {"c": "complex", "f": "float", "i": "integer", "u": "integer", "b": "boolean"}
 
 
@@ -96,7 +94,7 @@ def _compare_one(
 ) -> Verdict:
     if name not in port:
         return Verdict(Outcome.FAIL, name, "missing in the port")
-    rule = tolerance if isinstance(tolerance, Tolerance) else tolerance.get(name, tolerance.get(ANY))
+    rule = tolerance if isinstance(tolerance, Tolerance) else tolerance.get(name, tolerance.get("*"))
     if rule is None:
         return Verdict(Outcome.ERROR, name, "no tolerance is given for this tensor")
     actual = port[name]
@@ -156,7 +154,14 @@ def judge(diff: TensorDiff, tolerance: Tolerance, *, subject: str, outside: int 
             if tolerance.threshold is not None and diff.max_abs > tolerance.threshold:
                 reason += f" · single elements differ by up to {diff.max_abs:.3g}, {_worst(diff)}"
         else:
-            outcome, reason = Outcome.FAIL, _failed(diff, tolerance, shown, most, outside)
+            count = f"{outside} / {diff.size} outside · " if outside is not None else ""
+            outcome, reason = Outcome.FAIL, f"not close · {count}{shown} · {_worst(diff)} · allowed {tolerance}"
+            if isfinite(most):
+                name = "atol" if tolerance.threshold is None else "threshold"
+                bound = Context(prec=3, rounding=ROUND_CEILING).create_decimal(
+                    Decimal(most)
+                )  # never smaller than it is
+                reason += f" · would pass with {name} >= {float(bound):g}"
         # With rtol each element is allowed something else, which no fact tells.
         taken = most / allowed if allowed else inf if most else 0.0
         share = taken if isfinite(taken) and not tolerance.rtol else None
@@ -210,16 +215,6 @@ def _number(value: complex) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
-def _failed(diff: TensorDiff, tolerance: Tolerance, shown: str, needed: float, outside: int | None) -> str:
-    count = f"{outside} / {diff.size} outside · " if outside is not None else ""
-    name = "atol" if tolerance.threshold is None else "threshold"
-    way_out = ""
-    if isfinite(needed):
-        bound = Context(prec=3, rounding=ROUND_CEILING).create_decimal(Decimal(needed))  # never smaller than it is
-        way_out = f" · would pass with {name} >= {float(bound):g}"
-    return f"not close · {count}{shown} · {_worst(diff)} · allowed {tolerance}{way_out}"
-
-
 # Verdicts as JSON and back.
 
 
@@ -248,8 +243,6 @@ def parse_verdicts(documents: Sequence[JsonObject]) -> list[Verdict]:
 
 
 PASSED, FAILED = "diff check passed", "diff check failed"
-NOTHING = "nothing was compared"
-"""The reason where all was skipped: one side alone was recorded, say."""
 INDENT = "\t"
 _WHOLE = ("int", "uint", "bool")
 
@@ -280,7 +273,7 @@ def write_diff_log(
         lines += verdict_lines(verdict, tolerance, name=verdict.subject.removeprefix(f"{stage}/"))
     passed = exit_code(verdict.outcome for verdict in verdicts) is ExitCode.PASSED
     skipped = bool(verdicts) and all(verdict.outcome is Outcome.SKIP for verdict in verdicts)
-    log_lines([*lines, PASSED if passed else NOTHING if skipped else FAILED], path, stream)
+    log_lines([*lines, PASSED if passed else "nothing was compared" if skipped else FAILED], path, stream)
     return passed
 
 
