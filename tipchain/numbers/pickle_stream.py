@@ -32,12 +32,6 @@ from tipchain.framework_types import Array, Model
 _MODULES = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy.core.numeric", "numpy._core.numeric")
 _DTYPE = re.compile(r"[<>=|]?[biufcUSO][0-9]{0,10}")
 _KINDS = "biufcUS"  # numbers and text
-_MAX_NDIM = 64
-"""Axes of an array at most: NumPy's own limit."""
-_DEPTH = 100
-"""Containers inside each other at most: a choice, far above dumps' nesting and far below Python's recursion limit."""
-_SMALL = 1 << 20
-"""Bytes of a file that is read at once, which is cheaper than a mapping."""
 Bytes: TypeAlias = "bytearray | mmap.mmap"
 """The bytes of a file."""
 Streamed: TypeAlias = Any
@@ -112,7 +106,7 @@ def map_file(path: Path) -> Bytes:
         status = fstat(file.fileno())
         if not S_ISREG(status.st_mode):
             raise Refused("no regular file")
-        if status.st_size < _SMALL:
+        if status.st_size < 1 << 20:  # a mapping costs more
             return bytearray(file.read())
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
 
@@ -150,7 +144,7 @@ def view(data: Bytes, span: Streamed, dtype: np.dtype[np.generic], shape: Stream
 
 def count_of(shape: object) -> int:
     """Return the number of elements of a shape out of a stream."""
-    if not isinstance(shape, tuple) or len(shape) > _MAX_NDIM:
+    if not isinstance(shape, tuple) or len(shape) > 64:  # NumPy's own limit
         raise Refused(f"an array of shape {brief(shape)}")
     for length in shape:  # a generator would double the time of small arrays
         if not isinstance(length, int) or not 0 <= length < 2**63:
@@ -316,7 +310,8 @@ class StreamReader:
             return single, 0, getattr(single, "nbytes", 0)
         if id(source) in self.done:
             return self.done[id(source)]
-        if id(source) in self.open or len(self.open) > _DEPTH:
+        # Far above dumps' nesting, and far below Python's recursion limit.
+        if id(source) in self.open or len(self.open) > 100:
             raise Refused(f"a dict that holds itself, or dicts in dicts without end, at {brief(path)}")
         self.open.add(id(source))
         items: dict[Any, Any] = source if isinstance(source, dict) else dict(enumerate(source))

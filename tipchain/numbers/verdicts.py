@@ -1,4 +1,4 @@
-"""From differences to verdicts; verdicts as JSON and back, and as lines of reprod_log's diff logs."""
+"""From differences to verdicts; verdicts as JSON, and as lines of reprod_log's diff logs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TextIO
 import numpy as np
 
 from tipchain.core.files import atomic_write
-from tipchain.core.json_text import JsonObject, as_json, parse_as
+from tipchain.core.json_text import as_json
 from tipchain.core.language import escaped
 from tipchain.core.machine import collector_resting
 from tipchain.errors import ExitCode, Outcome, UsageError, exit_code, suggestion
@@ -215,7 +215,7 @@ def _number(value: complex) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
-# Verdicts as JSON and back.
+# Verdicts as JSON.
 
 
 LEFT_OUT = ("share", "accepted")
@@ -223,20 +223,11 @@ LEFT_OUT = ("share", "accepted")
 
 
 def render_verdicts(verdicts: Iterable[Verdict]) -> list[dict[str, object]]:
-    """Return verdicts as values that JSON can hold; NaN, Inf and complex numbers become strings."""
+    """Return verdicts as JSON that `parse_as` reads leniently; NaN, Inf and complex numbers become strings."""
     return [
         {name: value for name, value in as_json(verdict).items() if name not in LEFT_OUT or value not in (None, "")}
         for verdict in verdicts
     ]
-
-
-def parse_verdicts(documents: Sequence[JsonObject]) -> list[Verdict]:
-    """Return the verdicts that :func:`render_verdicts` rendered.
-
-    Raises:
-        ValueError: it is something else; which name is at fault.
-    """
-    return parse_as(list[Verdict], documents, "verdicts", lenient=True)
 
 
 # Diff logs: reprod_log's lines, written once to a file and once to a stream.
