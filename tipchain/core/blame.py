@@ -97,13 +97,16 @@ def users_fault(error: BaseException) -> str | None:
         said = f"SystemExit: it ends the program here, with exit code {error.code or 0}"
     if isinstance(error, SyntaxError) and error.filename and is_users(error.filename):
         return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
-    quoted = _quoted(error)
-    if quoted is not None:
-        return quoted
+    text = str(error)
+    if "Traceback (most recent call last)" in text or "In transformed code:" in text:  # as loaders' processes leave it
+        quoted = [found for found in _SAID_FILE.finditer(text) if is_users(found["file"])]
+        for last in quoted[-1:]:
+            errors = [found["said"].strip() for found in _SAID_ERROR.finditer(text, last.end())]
+            return f"{last['file']}:{last['line']}: {errors[-1] if errors else type(error).__name__}"
     walked = _frames(error)
     own = [place for frame, place in walked if is_users(frame.f_code.co_filename)]
     foreign = [place for frame, place in walked if _package(frame) in FRAMEWORKS]
-    called = _called(str(error), walked[-1][0]) if isinstance(error, TypeError) and walked else ""
+    called = _called(text, walked[-1][0]) if isinstance(error, TypeError) and walked else ""
     lacking = _lacking(error) if isinstance(error, AttributeError) else ""
     place = next(filter(None, (*own[-1:], called, lacking, *foreign[-1:])), "")
     return f"{place}: {said}" if place else None
@@ -187,18 +190,6 @@ def placed(called: Function) -> str:
     name = getattr(inner, "__name__", type(inner).__name__)
     place = place_of(inner)
     return f"{place}: {name}" if place else name
-
-
-def _quoted(error: BaseException) -> str | None:
-    """Return the lines of a traceback inside a message, as loaders' processes leave it."""
-    text = str(error)
-    if "Traceback (most recent call last)" not in text and "In transformed code:" not in text:
-        return None
-    own = [found for found in _SAID_FILE.finditer(text) if is_users(found["file"])]
-    if not own:
-        return None
-    errors = [found["said"].strip() for found in _SAID_ERROR.finditer(text, own[-1].end())]
-    return f"{own[-1]['file']}:{own[-1]['line']}: {errors[-1] if errors else type(error).__name__}"
 
 
 def _called(message: str, frame: FrameType) -> str:

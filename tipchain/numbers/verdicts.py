@@ -261,28 +261,23 @@ def write_diff_log(
     lines: list[str] = []
     for verdict in verdicts:
         tolerance = tolerances if isinstance(tolerances, Tolerance) else tolerances.get(verdict.subject)
-        lines += verdict_lines(verdict, tolerance, name=verdict.subject.removeprefix(f"{stage}/"))
+        lines.append(f"{escaped(verdict.subject.removeprefix(f'{stage}/'))}: ")
+        # Statistics, and a sentence where they are not enough.
+        said = good = verdict.outcome is Outcome.PASS
+        if verdict.diff is not None and verdict.diff.size and tolerance is not None:
+            if tolerance.threshold is None:
+                # reprod_log has no such rule; the line is shaped like its own.
+                lines.append(method_line("max", verdict.diff.max_abs, passed=good))
+            else:
+                more, good = method_lines(statistics(verdict.diff), tolerance.methods, tolerance.threshold)
+                lines += more
+            said = good is (verdict.outcome is Outcome.PASS) and verdict.outcome is not Outcome.SKIP
+        if not said or verdict.outcome is Outcome.ERROR:
+            lines.append(f"{INDENT}{verdict.outcome.value}: {escaped('; '.join(verdict.reason.split(chr(10))))}")
     passed = exit_code(verdict.outcome for verdict in verdicts) is ExitCode.PASSED
     skipped = bool(verdicts) and all(verdict.outcome is Outcome.SKIP for verdict in verdicts)
     log_lines([*lines, PASSED if passed else "nothing was compared" if skipped else FAILED], path, stream)
     return passed
-
-
-def verdict_lines(verdict: Verdict, tolerance: Tolerance | None, *, name: str) -> list[str]:
-    """Return a verdict's lines: statistics, and a sentence where they are not enough."""
-    lines, said = [f"{escaped(name)}: "], verdict.outcome is Outcome.PASS
-    if verdict.diff is not None and verdict.diff.size and tolerance is not None:
-        if tolerance.threshold is None:
-            # reprod_log has no such rule; the line is shaped like its own.
-            good = verdict.outcome is Outcome.PASS
-            lines.append(method_line("max", verdict.diff.max_abs, passed=good))
-        else:
-            more, good = method_lines(statistics(verdict.diff), tolerance.methods, tolerance.threshold)
-            lines += more
-        said = good is (verdict.outcome is Outcome.PASS) and verdict.outcome is not Outcome.SKIP
-    if not said or verdict.outcome is Outcome.ERROR:
-        lines.append(f"{INDENT}{verdict.outcome.value}: {escaped('; '.join(verdict.reason.split(chr(10))))}")
-    return lines
 
 
 def statistics(diff: TensorDiff) -> dict[str, float]:

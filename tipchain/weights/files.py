@@ -144,8 +144,6 @@ _STORAGES = MappingProxyType(
 """Source: ``torch.storage._storage_type_to_dtype_map``, without the dtypes that Paddle lacks."""
 _BITS = MappingProxyType({**{name: name for name in _STORAGES.values()}, "bfloat16": "int16"})
 """torch's dtypes to numpy's of the same width that torch.from_numpy takes."""
-_MAGIC = 0x1950A86A20F9469CFC6C
-"""The beginning of files before torch 1.6: torch.serialization.MAGIC_NUMBER."""
 _LOCAL_HEADER = struct.Struct("<26xHH")
 """Lengths of the name and of the field after it, at the end of a zip entry's header."""
 
@@ -267,7 +265,7 @@ def _read_archive(path: Path) -> Streamed:
         with ZipFile(path) as archive:
             return _read_zip(archive, data)
     stream = _TorchStream(data)
-    if stream.read() != _MAGIC:
+    if stream.read() != 0x1950A86A20F9469CFC6C:  # torch.serialization.MAGIC_NUMBER, of files before torch 1.6
         raise Refused("a file that torch.save did not write")
     _version, facts = stream.read(), stream.read()
     if not isinstance(facts, dict) or facts.get("little_endian") is not True:
@@ -408,12 +406,6 @@ def _verified(path: Path, write: Callable[[Path], list[str]]) -> None:
 # Paddle weight files: written, and read without running what is in them. None of it needs torch.
 
 
-NAME_TABLE = "StructuredToParameterName@@"
-"""Entry that paddle.save adds: the internal names of parameters."""
-FEW = 2**10
-"""Elements up to which a copy takes less time than sharing a tensor's memory does."""
-
-
 SAFE_DTYPES = {
     "F64": "f8",
     "F32": "f4",
@@ -456,7 +448,7 @@ def read_paddle_file(path: Path) -> dict[str, Nested]:
         state = stream.finish(stream.read())
     if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
         raise WeightsError("holds no state dict", file=path, found=type(state).__name__, expected="tensors by name")
-    state.pop(NAME_TABLE, None)
+    state.pop("StructuredToParameterName@@", None)  # paddle.save adds the internal names of parameters
     # Older versions save a tensor as (internal name, array).
     return {
         key: value[1] if (isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], np.ndarray)) else value
@@ -484,7 +476,7 @@ def _set_state(model: Model, state: Mapping[str, object], path: Path) -> None:
 
 def view_of(tensor: Tensor) -> Array:
     """Return a Paddle tensor's values, many uncopied, bfloat16 as its bits (uint16)."""
-    large = prod(tensor.shape) > FEW and tensor.place.is_cpu_place()
+    large = prod(tensor.shape) > 2**10 and tensor.place.is_cpu_place()  # fewer are copied faster than shared
     if large and dtype_name(tensor) in ("float32", "float64", "int64", "int32"):
         shared: Array = np.from_dlpack(tensor.detach())
         return shared

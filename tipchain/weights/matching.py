@@ -33,6 +33,7 @@ from tipchain.weights.sides import (
     only_in_torch,
     paddle_layers,
     torch_layers,
+    without,
 )
 from tipchain.weights.structure import (
     Leaf,
@@ -564,16 +565,6 @@ class _Matching:
             f"{torch.name} {list(torch.shape)} is {list(paddle.shape)} in the port: taken as the same {how}"
         )
         return ways[0]
-
-
-def without(layers: Iterable[LayerTensors], drop: Callable[[TensorSlot], bool]) -> list[LayerTensors]:
-    """Return layers without some of their tensors; those that lose all are left out."""
-    kept = []
-    for layer in layers:
-        slots = tuple(slot for slot in layer.slots if not drop(slot))
-        if slots:
-            kept.append(layer if len(slots) == len(layer.slots) else replace(layer, slots=slots))
-    return kept
 
 
 def matchable_layers(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -198,12 +198,8 @@ _PARAMETRIZED = re.compile(rf"^parametrizations\.(\w+)\.({'|'.join(map(re.escape
 # The layers of a torch model, in the terms that it is matched with a Paddle model in.
 
 
-def torch_layers(model: object) -> list[LayerTensors]:
+def torch_layers(module: Model, path: str = "") -> list[LayerTensors]:
     """Return a torch model's layers that hold tensors which Paddle has too, in order of declaration."""
-    return [layer for layer in _walk_torch(model, "") if layer.slots]
-
-
-def _walk_torch(module: Model, path: str) -> Iterator[LayerTensors]:
     stored = storage_of(module, "torch") or OWN
     tensors = dict(_own_tensors(module))
     from torch.nn.parameter import Parameter, is_lazy
@@ -233,10 +229,11 @@ def _walk_torch(module: Model, path: str) -> Iterator[LayerTensors]:
         for leaf, (kind, tensor) in tensors.items()
         if leaf not in stored.dropped
     )
-    yield LayerTensors(path=path, torch_path=path, kind=stored.kind, slots=slots)
+    layers = [LayerTensors(path=path, torch_path=path, kind=stored.kind, slots=slots)] if slots else []
     for name, child in inside.items():
         if child is not None:
-            yield from _walk_torch(child, join(path, name))
+            layers += torch_layers(child, join(path, name))
+    return layers
 
 
 def _own_tensors(layer: Model) -> Iterator[tuple[str, tuple[TensorKind, Tensor]]]:
@@ -426,8 +423,17 @@ def _join_slots(layers: list[LayerTensors], joined: Mapping[str, Target]) -> lis
             LayerTensors(path=" + ".join(target.names), torch_path=torch_name, kind=OWN_KIND, slots=(whole,))
         )
         used.update(id(piece) for piece in pieces)
-    kept = [replace(layer, slots=tuple(slot for slot in layer.slots if id(slot) not in used)) for layer in layers]
-    return [layer for layer in kept if layer.slots] + layers_joined
+    return without(layers, lambda slot: id(slot) in used) + layers_joined
+
+
+def without(layers: Iterable[LayerTensors], drop: Callable[[TensorSlot], bool]) -> list[LayerTensors]:
+    """Return layers without some of their tensors; those that lose all are left out."""
+    kept = []
+    for layer in layers:
+        slots = tuple(slot for slot in layer.slots if not drop(slot))
+        if slots:
+            kept.append(layer if len(slots) == len(layer.slots) else replace(layer, slots=slots))
+    return kept
 
 
 def torch_view(model: object, names: Mapping[str, str] | None = None) -> Iterator[TensorSlot]:

@@ -217,12 +217,8 @@ def joins(shape: Shape, other: Shape) -> bool:
     return not sizes
 
 
-LEVELS = 4
-"""Levels of likeness."""
-
-
 def _likeness(leaf: Leaf) -> tuple[Key, ...]:
-    """Return the common properties of matching leaves at each level, the strictest first.
+    """Return the common properties of matching leaves at each of four levels, the strictest first.
 
     A user's own class on one side may be the framework's layer on the other; axes of 1 may differ. Where kinds differ,
     so may the order of a matrix's two axes, which is no evidence then. What both keep in classes of their own under one name may
@@ -248,7 +244,7 @@ def _keys(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> dict[Leaf, Key]:
     rest = [list(torch), list(paddle)]
     for shared in (True, False):
         rest = [[leaf for leaf in side if shared or not leaf.again] for side in rest]
-        for level in range(LEVELS):
+        for level in range(4):
             torch_counts, port_counts = (Counter(_likeness(leaf)[level] for leaf in side) for side in rest)
             even = {key for key, count in torch_counts.items() if port_counts[key] == count}
             for side in rest:
