@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
-from tipchain.core.language import clean, say, text_console
+from tipchain.core.language import clean, say
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -212,13 +212,13 @@ class Screen:
         """Show lines at the bottom in place of the last ones, cut to fit; none takes them away."""
         if not self.live or not (lines or self._bottom):
             return
-        from rich.console import Group
+        from rich.console import Console, Group
         from rich.live import Live
         from rich.text import Text
 
         self._due = self.clock() + REDRAW_S
         if self._bottom is None:
-            console = text_console(self.stream)
+            console = Console(file=self.stream, force_terminal=True, color_system="standard", no_color=False)
             self._bottom = Live(
                 console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
             )
