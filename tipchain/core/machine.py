@@ -104,12 +104,9 @@ def _quotas() -> Iterator[float]:
         lines = OWN_GROUPS.read_text().splitlines()
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        if not controllers:
-            mount = CGROUP
-        elif "cpu" in controllers.split(","):
-            mount = CGROUP / controllers if (CGROUP / controllers).is_dir() else CGROUP / "cpu"
-        else:
+        if controllers and "cpu" not in controllers.split(","):
             continue
+        mount = CGROUP / controllers if (CGROUP / controllers).is_dir() else CGROUP / "cpu"
         # A container sees its own group as the mount's root, whatever the path says.
         for group in (PurePosixPath(path), *PurePosixPath(path).parents):
             folder = mount / group.relative_to("/")

@@ -367,7 +367,7 @@ class _Matching:
         every = [slot.name for layer in torch_layers(torch_model) for slot in layer.slots]
         self.left = [name for name in every if only_in_torch(name, self.names)]
         ignored = [target for name, target in self.names.items() if name.startswith(NOT_IN_TORCH)]
-        self.kept = [name for name in paddle_model.state_dict() if _is_below(name, ignored)]
+        self.kept = [name for name in paddle_model.state_dict() if _scope(name, ignored)]
         self.zeros = tuple(slot for layer in paddle for slot in layer.slots if slot.fixed)
         self.assumed: list[str] = []
 
@@ -509,28 +509,24 @@ class _Matching:
         matrix = len(flat) == 2 and OWN_KIND in (layer.kind, port.kind) and kinds <= MATRIX_KINDS
         turned: bool | None = flat != other
         across = bool(kinds & KERNEL_KINDS) and not turned and not widens(slot.shape, its.shape)
-        problem = ""
-        if len(kinds) > 1 and not kinds <= MATRIX_KINDS:
-            problem = f"layout: {slot.name} belongs to {layer.kind} in torch, {plain} to {port.kind} in the port"
-        elif not kinds and len(flat) != len(other) and len(its.parts) == 1:
+        mixed = len(kinds) > 1 and not kinds <= MATRIX_KINDS
+        if not kinds and len(flat) != len(other) and len(its.parts) == 1:
             turned = self._joined(slot, its)
-        elif len(its.parts) > 1 or across or (turned and not (matrix and flat == other[::-1])):
+        elif not mixed and (len(its.parts) > 1 or across or (turned and not (matrix and flat == other[::-1]))):
             turned = None
         elif matrix and flat == flat[::-1] and not given:
             turned = self._turned(pair)
             if turned is None:
-                problem = (
+                return (
                     f"layout: {slot.name} {list(slot.shape)} belongs to {kind_text(layer.kind)} in torch and to "
                     f"{kind_text(port.kind)} in the port; it is square, so its shape does not show whether it must be transposed"
                 )
         if turned is None:
-            problem = (
-                problem or f"shape: {slot.name} is {list(slot.shape)}, {plain} {list(its.shape)} in torch's layout"
-            )
-        elif turned and len(other) != 2:
-            problem = f"layout: {slot.name} {list(slot.shape)} would be {plain} {list(its.shape)} transposed"
-        if problem:
-            return problem
+            return f"shape: {slot.name} is {list(slot.shape)}, {plain} {list(its.shape)} in torch's layout"
+        if turned and len(other) != 2:
+            return f"layout: {slot.name} {list(slot.shape)} would be {plain} {list(its.shape)} transposed"
+        if mixed:
+            return f"layout: {slot.name} belongs to {layer.kind} in torch, {plain} to {port.kind} in the port"
         stored = its.shape[::-1] if turned else its.shape
         return replace(plain, turned=bool(turned), shape=None if slot.shape == stored else slot.shape)
 
@@ -586,10 +582,6 @@ def matchable_layers(
         without(torch, lambda slot: only_in_torch(slot.name, names)),
         without(port, lambda slot: slot.name.startswith(NOT_IN_TORCH)),
     )
-
-
-def _is_below(name: str, paths: Iterable[str]) -> bool:
-    return any(name == path or name.startswith(f"{path}.") for path in paths)
 
 
 def refuse(problems: Sequence[str]) -> None:
@@ -666,7 +658,7 @@ def _leaf(layer: LayerTensors, slot: TensorSlot, *, again: bool, scope: str) -> 
 
 def _scope(path: str, names: Iterable[str]) -> str:
     """Return the innermost layer at or above ``path``; "" is the model."""
-    return max((one for one in names if _is_below(path, (one,))), key=len, default="")
+    return max((one for one in names if path == one or path.startswith(f"{one}.")), key=len, default="")
 
 
 def _own_name(layer: LayerTensors, slot: TensorSlot) -> str:
