@@ -489,12 +489,6 @@ class StreamReader:
         dtype = dtype_of(code)
         return _Dtype(dtype if dtype.kind == "O" else checked(dtype))
 
-    def _call_frombuffer(self, content: Streamed, dtype: Streamed, shape: Streamed, order: Streamed) -> Array:
-        array = self._array(shape, dtype, order == "F", content)
-        if not isinstance(array, np.ndarray):
-            raise Refused("an object array")
-        return array
-
     def _call_encode(self, text: Streamed, encoding: Streamed) -> bytes:
         # Protocol 2 has no bytes: Python writes them as text that latin-1 turns back.
         if encoding not in ("latin1", "latin-1") or not isinstance(text, str):
@@ -513,7 +507,9 @@ class StreamReader:
         {
             "_reconstruct": _call_reconstruct,
             "scalar": lambda reader, dtype, content: reader._array((), dtype, False, content)[()],
-            "_frombuffer": _call_frombuffer,
+            "_frombuffer": lambda reader, content, dtype, shape, order: reader._array(
+                shape, dtype, order == "F", content
+            ),
             "dtype": _call_dtype,
             "encode": _call_encode,
             "bytes": lambda _: b"",
