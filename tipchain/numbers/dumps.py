@@ -198,19 +198,19 @@ _RECONSTRUCT = b"h\x00h\x01R"
 
 
 class _Writer:
-    def __init__(self, file: IO[bytes]) -> None:
-        self.file = file
+    def __init__(self, file: IO[bytes], path: Path) -> None:
+        self.file, self.path = file, path
         self.dtypes: dict[str, int] = {}
 
     def tree(self, tree: Mapping[object, object], path: str) -> None:
         self.file.write(b"}(")
         for key, value in tree.items():
             where = f"{path}{key}"
-            self.file.write(_key(key, where))
+            self.file.write(_key(key, where, self.path))
             if isinstance(value, Mapping):
                 self.tree(value, f"{where}/")
             else:
-                self.array(as_array(value, where))
+                self.array(as_array(value, where, self.path))
         self.file.write(b"u")
 
     def dtype(self, dtype: np.dtype[np.generic]) -> bytes:
@@ -242,7 +242,7 @@ class _Writer:
         self.file.write(b"tb")
 
 
-def as_array(value: object, where: str) -> Array:
+def as_array(value: object, where: str, file: Path) -> Array:
     """Return ``value`` as an array of numbers or text; a scalar is 0-d.
 
     Raises:
@@ -255,16 +255,17 @@ def as_array(value: object, where: str) -> Array:
         kind: object = f"an array of dtype {array.dtype}"
     else:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
-    raise RecordError("cannot be stored", key=where, found=kind, expected="an array of numbers")
+    raise RecordError("cannot be stored", file=file, key=where, found=kind, expected=EXPECTED)
 
 
-def _key(key: object, where: str) -> bytes:
+def _key(key: object, where: str, file: Path) -> bytes:
     if isinstance(key, str):
         text = key.encode("utf-8", "surrogatepass")
         return b"X" + struct.pack("<I", len(text)) + text
     if isinstance(key, int) and -(2**31) <= key < 2**31:
         return b"J" + struct.pack("<i", key)
-    raise RecordError("cannot be stored", key=where, found=f"a key of type {type(key).__name__}", expected="text")
+    found = f"a key of type {type(key).__name__}"
+    raise RecordError("cannot be stored", file=file, key=where, found=found, expected=EXPECTED)
 
 
 def _length(n: int) -> bytes:
@@ -366,7 +367,7 @@ def save_record(path: str | PathLike[str], arrays: Mapping[Any, Any], meta: Mapp
             # Arrays are aligned in the file, so that a mapped view of them is as fast as memory.
             header = io.BytesIO()
             npy.write_array_header_1_0(header, {"descr": "|O", "fortran_order": False, "shape": ()})
-            writer = _Writer(stream)
+            writer = _Writer(stream, file)
             stream.write(header.getvalue() + b"\x80\x04" + _FUNCTION + _ARGUMENTS + b"R")
             stream.write(b"(K\x01)" + writer.dtype(np.dtype(object)) + b"\x89]")
             writer.tree(arrays, "")
@@ -377,6 +378,4 @@ def save_record(path: str | PathLike[str], arrays: Mapping[Any, Any], meta: Mapp
             atomic_write(meta_path(file), json.dumps(dict(meta), indent=1) + "\n")
     except OSError as error:
         raise RecordError("cannot be written", file=file, found=error.strerror or error) from error
-    except RecordError as error:
-        raise RecordError(error.message, file=file, key=error.key, found=error.found, expected=EXPECTED) from None
     return file

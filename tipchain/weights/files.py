@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -114,12 +113,10 @@ def load_torch_weights(model: Model, path: Path) -> dict[str, Tensor]:
         WeightsError: it cannot be read, or not every key fits.
     """
     state, own = read_torch_state(path), model.state_dict()
-    given: Json = OrderedDict(state)
-    # The versions of layers, without which some refuse to load.
-    if state.keys() == own.keys() and hasattr(own, "_metadata"):
-        given.__dict__.update(own.__dict__)
+    if fits := state.keys() == own.keys():
+        own.update(state)  # it has the versions of layers, without which some refuse to load
     try:
-        model.load_state_dict(given, strict=True)
+        model.load_state_dict(own if fits else state, strict=True)
     except RuntimeError as error:
         raise WeightsError("does not fit the torch model", file=path, found=str(error)) from error
     return state

@@ -72,7 +72,10 @@ class UnmatchedError(WeightsError):
         in_full: bool = False,
     ) -> None:
         self.problems, self.skeleton = tuple(problems), tuple(skeleton)
-        self._shown = self.problems if in_full else tuple(_first_of_each(self.problems))
+        self._shown = list(self.problems) if in_full else []
+        if not in_full:  # the first of each kind, and how many more there are
+            for kind, (head, *others) in group_by(self.problems, lambda text: text.partition(": ")[0]).items():
+                self._shown += [head, f"… and {len(others)} more that are {kind}"] if others else [head]
         first = _rows(self._shown)
         hint = None
         if self.skeleton:
@@ -124,14 +127,6 @@ def _problems(found: Structure) -> Iterator[str]:
         partners = ", ".join(doubt.actual[:3]) + (", …" if len(doubt.actual) > 3 else "")
         for name in doubt.expected:
             yield f"ambiguous: {name} may be {partners}: {doubt.why}"
-
-
-def _first_of_each(problems: Iterable[str]) -> Iterator[str]:
-    """Yield the first problem of each kind, and how many more there are."""
-    for kind, (first, *more) in group_by(problems, lambda text: text.partition(": ")[0]).items():
-        yield first
-        if more:
-            yield f"… and {len(more)} more that are {kind}"
 
 
 def _rows(problems: Iterable[str]) -> list[str]:

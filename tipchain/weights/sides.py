@@ -267,9 +267,7 @@ def paddle_layers(
     inverse = {target.names[0]: torch for torch, target in targets.items() if len(target.names) == 1}
     walk = _PaddleWalk(model, inverse, {one for target in targets.values() for one in target.names}, open_)
     layers = [layer for layer in walk.layers(model, "", inverse.get("", "")) if layer.slots]
-    joined = {torch: target for torch, target in targets.items() if len(target.names) > 1}
-    if joined:
-        layers = _join_slots(layers, joined)
+    layers = _join_slots(layers, {torch: target for torch, target in targets.items() if len(target.names) > 1})
     return [
         replace(
             layer, slots=tuple(targets[slot.name].apply(slot) if slot.name in targets else slot for slot in layer.slots)
@@ -340,10 +338,8 @@ class _PaddleWalk:
         self, layer: Model, path: str, torch_path: str, stored: Storage | None, skip: frozenset[int]
     ) -> LayerTensors:
         """Return the tensors that the layer at ``path`` itself holds."""
-        if stored is None:
-            kind, stored = f"{UNSUPPORTED}{type(layer).__name__}", OWN
-        else:
-            kind = stored.kind
+        kind = f"{UNSUPPORTED}{type(layer).__name__}" if stored is None else stored.kind
+        stored = stored or OWN
         fixed = {one.leaf for one in cell_tensors(layer) if one.fixed} if kind.endswith("Cell") else set()
         leaves = {paddle: torch for torch, paddle in stored.renamed.items()}
         slots = []
@@ -356,8 +352,7 @@ class _PaddleWalk:
             slot = self._slot(
                 torch_path, single, "buffer" if leaf in stored.buffers else tensor_kind, [join(path, own)]
             )
-            shape = _torch_shape(layer, stored.kind, leaf, slot)
-            slots.append(slot if shape == slot.shape else replace(slot, shape=shape))
+            slots.append(replace(slot, shape=_torch_shape(layer, stored.kind, leaf, slot)))
         return LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=tuple(slots))
 
     def _slot(self, torch_path: str, packed: Packed, kind: TensorKind, own: Sequence[str]) -> TensorSlot:
