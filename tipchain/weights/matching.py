@@ -112,7 +112,7 @@ def _unlike(structure: Structure) -> Structure:
     missing = [leaf for leaf in structure.missing if leaf not in alike.values()]
     if not (unknown or missing or structure.doubts):
         return structure
-    pairs = [LeafPair(expected=leaf, actual=twin, evidence="name") for leaf, twin in alike.items()]
+    pairs = [LeafPair(expected=leaf, actual=twin) for leaf, twin in alike.items()]
     return replace(structure, pairs=[*structure.pairs, *pairs], unknown=unknown, missing=missing)
 
 
@@ -369,7 +369,7 @@ class _Matching:
     def match(self) -> Match:
         given = {slot.name: leaf for leaf, (_, slot) in self.port.items() if slot.name in self.names}
         settled = [
-            LeafPair(expected=leaf, actual=given[slot.name], evidence="given")
+            LeafPair(expected=leaf, actual=given[slot.name], given=True)
             for leaf, (_, slot) in self.torch.items()
             if slot.name in given
         ]
@@ -471,7 +471,7 @@ class _Matching:
                     for mine, _, _ in slots
                     if mine.name != join(path, mine.leaf)
                 )
-                if path != layer.torch_path and any(pair.evidence != "given" for pair in own):
+                if path != layer.torch_path and any(not pair.given for pair in own):
                     moved.append((path, layer.path))
                 continue
             for pair, (mine, its, target) in zip(own, slots, strict=True):
@@ -482,7 +482,7 @@ class _Matching:
                 elif len(its.parts) > 1:
                     name = Target(names=tuple(part.names[0] for part in its.parts))
                 resolved[mine.name] = str(name)
-                if pair.evidence != "given" and (mine.name != its.name or not target.plain):
+                if not pair.given and (mine.name != its.name or not target.plain):
                     moved.append((mine.name, str(target)))
         whole_walk = {layer.path for layer in paddle_layers(self.models[1], self.names)}
         if not moved and whole_walk.issuperset(layer.path for layer, _ in self.port.values()):
@@ -494,10 +494,9 @@ class _Matching:
 
     def _layout(self, pair: LeafPair) -> Target | str:
         """Return how the port keeps a tensor of torch's, or why that is open."""
-        given = pair.evidence == "given"
         (layer, slot), (port, its) = self.torch[pair.expected], self.port[pair.actual]
         plain = Target(names=(_own_name(port, its),))
-        if slot.shape == its.shape and (len(its.parts) > 1 or given or layer.kind == port.kind != OWN_KIND):
+        if slot.shape == its.shape and (len(its.parts) > 1 or pair.given or layer.kind == port.kind != OWN_KIND):
             return plain
         flat, other = squeezed(slot.shape), squeezed(its.shape)
         kinds = {layer.kind, port.kind} - {OWN_KIND}
@@ -509,7 +508,7 @@ class _Matching:
             turned = self._joined(slot, its)
         elif not mixed and (len(its.parts) > 1 or across or (turned and not (matrix and flat == other[::-1]))):
             turned = None
-        elif matrix and flat == flat[::-1] and not given:
+        elif matrix and flat == flat[::-1] and not pair.given:
             turned = self._turned(pair)
             if turned is None:
                 return (
