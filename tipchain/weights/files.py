@@ -223,15 +223,12 @@ class _TorchStream(StreamReader):
 
     def value(self, value: Streamed, path: str) -> Streamed:
         """Return a tensor, and the name of a dtype as text."""
-        if isinstance(value, _Tensor):
-            return self._tensor(value)
-        return value.name if isinstance(value, Global) else super().value(value, path)
-
-    def _tensor(self, tensor: _Tensor) -> Tensor:
+        if not isinstance(value, _Tensor):
+            return value.name if isinstance(value, Global) else super().value(value, path)
         import torch
 
-        storage, shape, strides = tensor.storage, tensor.shape, tensor.strides
-        numbers = (tensor.offset, *strides) if isinstance(strides, tuple) else (None,)
+        storage, shape, strides = value.storage, value.shape, value.strides
+        numbers = (value.offset, *strides) if isinstance(strides, tuple) else (None,)
         if not isinstance(storage, _Storage) or not all(isinstance(n, int) and 0 <= n < 2**62 for n in numbers):
             raise Refused("a tensor without storage")
         if len(strides) != len(shape):
@@ -242,7 +239,7 @@ class _TorchStream(StreamReader):
         start, stop = self.storages[storage.key]
         bits = np.dtype(_BITS[storage.dtype])
         size = bits.itemsize
-        first = start + (storage.start + tensor.offset) * size
+        first = start + (storage.start + value.offset) * size
         if not count:
             array = np.zeros(shape, bits)
         else:

@@ -144,8 +144,7 @@ def _skeleton(found: Structure, likely: Mapping[str, tuple[str, ...]], every: It
     layers = [(_layer(pair.expected), _layer(pair.actual)) for pair in found.pairs]
     alone = {leaf.name for leaf in (*found.unknown, *found.missing)}
     torch_layers = _whole_layers(found.unknown, {one for one, other in layers if other not in port_opened})
-    port_layers = _whole_layers(found.missing, {other for one, other in layers if one not in opened})
-    free = dict(port_layers)
+    free = _whole_layers(found.missing, {other for one, other in layers if one not in opened})
     lone = []
     for name, shapes in torch_layers.items():
         candidates = [port for port, other in free.items() if other == shapes]

@@ -12,7 +12,7 @@ import numpy as np
 from tipchain.errors import WeightsError
 from tipchain.facts.layers import OWN, storage_of
 from tipchain.facts.packed import Packed, cell_tensors, packed_tensors
-from tipchain.facts.settings import OWN_KIND, Storage
+from tipchain.facts.settings import OWN_KIND
 from tipchain.framework_types import Array, Model, Tensor
 
 
@@ -302,14 +302,29 @@ class _PaddleWalk:
                 own_skip = skip.union(map(id, inside))
             else:
                 start = f"{path}." if path else ""
-                own = [[name for name in self._names(one.tensors[0]) if name.startswith(start)] for one in tensors]
-                slots = tuple(
-                    self._slot(torch_path, one, "parameter", names) for one, names in zip(tensors, own, strict=True)
-                )
-                yield LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=slots, inner=True)
+                names = [[name for name in self._names(one.tensors[0]) if name.startswith(start)] for one in tensors]
+                both = zip(tensors, names, strict=True)
+                slots = [self._slot(torch_path, one, "parameter", given) for one, given in both]
+                yield LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=tuple(slots), inner=True)
                 own_skip = skip = skip.union(id(tensor) for one in tensors for tensor in one.tensors)
-        yield self._plain(layer, path, torch_path, stored, own_skip)
-        torch_names = {paddle: torch for torch, paddle in (stored or OWN).children.items()}
+        # What the layer itself holds.
+        kind = f"{UNSUPPORTED}{type(layer).__name__}" if stored is None else stored.kind
+        stored = stored or OWN
+        fixed = {one.leaf for one in cell_tensors(layer) if one.fixed} if kind.endswith("Cell") else set()
+        leaves = {paddle: torch for torch, paddle in stored.renamed.items()}
+        slots = []
+        for own, (tensor_kind, tensor) in _own_tensors(layer):
+            if id(tensor) in own_skip:
+                continue
+            leaf = leaves.get(own, own)
+            transpose = leaf in stored.transposed and tensor.ndim == 2
+            single = Packed(leaf=leaf, tensors=(tensor,), transpose=transpose, fixed=leaf in fixed)
+            slot = self._slot(
+                torch_path, single, "buffer" if leaf in stored.buffers else tensor_kind, [join(path, own)]
+            )
+            slots.append(replace(slot, shape=_torch_shape(layer, stored.kind, leaf, slot)))
+        yield LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=tuple(slots))
+        torch_names = {paddle: torch for torch, paddle in stored.children.items()}
         for name, child in layer._sub_layers.items():  # noqa: SLF001
             if child is not None:
                 here, there = join(path, name), join(torch_path, torch_names.get(name, name))
@@ -333,27 +348,6 @@ class _PaddleWalk:
 
     def _names(self, tensor: object) -> list[str]:
         return self.names.get(id(tensor), [])
-
-    def _plain(
-        self, layer: Model, path: str, torch_path: str, stored: Storage | None, skip: frozenset[int]
-    ) -> LayerTensors:
-        """Return the tensors that the layer at ``path`` itself holds."""
-        kind = f"{UNSUPPORTED}{type(layer).__name__}" if stored is None else stored.kind
-        stored = stored or OWN
-        fixed = {one.leaf for one in cell_tensors(layer) if one.fixed} if kind.endswith("Cell") else set()
-        leaves = {paddle: torch for torch, paddle in stored.renamed.items()}
-        slots = []
-        for own, (tensor_kind, tensor) in _own_tensors(layer):
-            if id(tensor) in skip:
-                continue
-            leaf = leaves.get(own, own)
-            transpose = leaf in stored.transposed and tensor.ndim == 2
-            single = Packed(leaf=leaf, tensors=(tensor,), transpose=transpose, fixed=leaf in fixed)
-            slot = self._slot(
-                torch_path, single, "buffer" if leaf in stored.buffers else tensor_kind, [join(path, own)]
-            )
-            slots.append(replace(slot, shape=_torch_shape(layer, stored.kind, leaf, slot)))
-        return LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=tuple(slots))
 
     def _slot(self, torch_path: str, packed: Packed, kind: TensorKind, own: Sequence[str]) -> TensorSlot:
         again = all(id(tensor) in self.seen for tensor in packed.tensors)
