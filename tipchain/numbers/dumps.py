@@ -206,11 +206,17 @@ class _Writer:
         self.file.write(b"}(")
         for key, value in tree.items():
             where = f"{path}{key}"
-            self.file.write(_key(key, where, self.path))
+            if isinstance(key, str):
+                text = key.encode("utf-8", "surrogatepass")
+                self.file.write(b"X" + struct.pack("<I", len(text)) + text)
+            elif isinstance(key, int) and -(2**31) <= key < 2**31:
+                self.file.write(b"J" + struct.pack("<i", key))
+            else:
+                raise self.refusal(where, f"a key of type {type(key).__name__}")
             if isinstance(value, Mapping):
                 self.tree(value, f"{where}/")
             else:
-                self.array(as_array(value, where, self.path))
+                self.array(value, where)
         self.file.write(b"u")
 
     def dtype(self, dtype: np.dtype[np.generic]) -> bytes:
@@ -229,7 +235,15 @@ class _Writer:
             b"(K\x03\x8c\x01" + order + b"NNN" + width + align + b"K" + bytes([flags]) + b"tbq" + bytes([slot])
         )
 
-    def array(self, array: Array) -> None:
+    def refusal(self, where: str, found: str) -> RecordError:
+        return RecordError("cannot be stored", file=self.path, key=where, found=found, expected=EXPECTED)
+
+    def array(self, value: object, where: str) -> None:
+        if not isinstance(value, (np.ndarray, np.generic, bool, int, float, complex)):
+            raise self.refusal(where, f"{type(value).__module__}.{type(value).__qualname__}")
+        array = np.asarray(value)  # a scalar is 0-d
+        if array.dtype.kind not in "biufcUS" or array.dtype.isbuiltin == 2:  # 2: registered by some library
+            raise self.refusal(where, f"an array of dtype {array.dtype}")
         fortran = array.flags.f_contiguous and not array.flags.c_contiguous
         flat = np.ascontiguousarray(array.T if fortran else array).reshape(-1).view(np.uint8)
         shape = b"(" + b"".join(_length(n) for n in array.shape) + b"t"
@@ -240,32 +254,6 @@ class _Writer:
         self.file.write(b"\x8e" + struct.pack("<Q", flat.nbytes))
         self.file.write(flat.data)
         self.file.write(b"tb")
-
-
-def as_array(value: object, where: str, file: Path) -> Array:
-    """Return ``value`` as an array of numbers or text; a scalar is 0-d.
-
-    Raises:
-        RecordError: ``value`` is neither an array nor a number.
-    """
-    if isinstance(value, (np.ndarray, np.generic, bool, int, float, complex)):
-        array = np.asarray(value)
-        if array.dtype.kind in "biufcUS" and array.dtype.isbuiltin != 2:  # 2: registered by some library
-            return array
-        kind: object = f"an array of dtype {array.dtype}"
-    else:
-        kind = f"{type(value).__module__}.{type(value).__qualname__}"
-    raise RecordError("cannot be stored", file=file, key=where, found=kind, expected=EXPECTED)
-
-
-def _key(key: object, where: str, file: Path) -> bytes:
-    if isinstance(key, str):
-        text = key.encode("utf-8", "surrogatepass")
-        return b"X" + struct.pack("<I", len(text)) + text
-    if isinstance(key, int) and -(2**31) <= key < 2**31:
-        return b"J" + struct.pack("<i", key)
-    found = f"a key of type {type(key).__name__}"
-    raise RecordError("cannot be stored", file=file, key=where, found=found, expected=EXPECTED)
 
 
 def _length(n: int) -> bytes:

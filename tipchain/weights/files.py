@@ -257,7 +257,21 @@ def _read_archive(path: Path) -> Streamed:
     data = map_file(path)
     if data[:4] == b"PK":
         with ZipFile(path) as archive:
-            return _read_zip(archive, data)
+            entries = {entry.filename: _place(entry, data) for entry in archive.infolist()}
+        (pickled,) = [name for name in entries if name.endswith("/data.pkl")] or [""]
+        if not pickled or pickled.replace("data.pkl", "constants.pkl") in entries:
+            raise Refused("a TorchScript archive" if pickled else "a zip archive without data.pkl")
+        top = pickled.removesuffix("data.pkl")
+        if bytes(data[slice(*entries.get(f"{top}byteorder", (0, 0)))]) == b"big":
+            raise Refused("a file that was written on a big-endian machine")
+        start, stop = entries[pickled]
+        stream = _TorchStream(data, start)
+        root = stream.read()
+        if stream.at > stop:
+            raise Refused("a pickle stream that goes on behind its entry")
+        known = (key for key in stream.mentioned if f"{top}data/{key}" in entries)
+        stream.storages = {key: entries[f"{top}data/{key}"] for key in known}
+        return stream.finish(root)
     stream = _TorchStream(data)
     if stream.read() != 0x1950A86A20F9469CFC6C:  # torch.serialization.MAGIC_NUMBER, of files before torch 1.6
         raise Refused("a file that torch.save did not write")
@@ -272,23 +286,6 @@ def _read_archive(path: Path) -> Streamed:
         if count < 0 or at > len(data):
             raise Refused(f"a storage that ends {at - len(data)} bytes behind the file")
         stream.storages[key] = start, at
-    return stream.finish(root)
-
-
-def _read_zip(archive: ZipFile, data: Bytes) -> Streamed:
-    entries = {entry.filename: _place(entry, data) for entry in archive.infolist()}
-    (pickled,) = [name for name in entries if name.endswith("/data.pkl")] or [""]
-    if not pickled or pickled.replace("data.pkl", "constants.pkl") in entries:
-        raise Refused("a TorchScript archive" if pickled else "a zip archive without data.pkl")
-    top = pickled.removesuffix("data.pkl")
-    if bytes(data[slice(*entries.get(f"{top}byteorder", (0, 0)))]) == b"big":
-        raise Refused("a file that was written on a big-endian machine")
-    start, stop = entries[pickled]
-    stream = _TorchStream(data, start)
-    root = stream.read()
-    if stream.at > stop:
-        raise Refused("a pickle stream that goes on behind its entry")
-    stream.storages = {key: entries[f"{top}data/{key}"] for key in stream.mentioned if f"{top}data/{key}" in entries}
     return stream.finish(root)
 
 

@@ -504,7 +504,13 @@ class _Matching:
         across = bool(kinds & KERNEL_KINDS) and not turned and not widens(slot.shape, its.shape)
         mixed = len(kinds) > 1 and not kinds <= MATRIX_KINDS
         if not kinds and len(flat) != len(other) and len(its.parts) == 1:
-            turned = self._joined(slot, its)
+            ways = [one for one in (False, True) if joins(flat, other[::-1] if one else other)]
+            turned = next((one for one in ways if not one or len(other) == 2), None)
+            if turned is not None:
+                how = "transposed, and with its axes joined" if turned else "with its axes joined"
+                self.assumed.append(
+                    f"{slot.name} {list(slot.shape)} is {list(its.shape)} in the port: taken as the same {how}"
+                )
         elif not mixed and (len(its.parts) > 1 or across or (turned and not (matrix and flat == other[::-1]))):
             turned = None
         elif matrix and flat == flat[::-1] and not pair.given:
@@ -541,19 +547,6 @@ class _Matching:
             )
             return False
         return None
-
-    def _joined(self, torch: TensorSlot, paddle: TensorSlot) -> bool | None:
-        """Tell whether joined axes are transposed too, None where joining does not do."""
-        flat, other = squeezed(torch.shape), squeezed(paddle.shape)
-        ways = [turned for turned in (False, True) if joins(flat, other[::-1] if turned else other)]
-        ways = [turned for turned in ways if not turned or len(other) == 2]
-        if not ways:
-            return None
-        how = "transposed, and with its axes joined" if ways[0] else "with its axes joined"
-        self.assumed.append(
-            f"{torch.name} {list(torch.shape)} is {list(paddle.shape)} in the port: taken as the same {how}"
-        )
-        return ways[0]
 
 
 def matchable_layers(
