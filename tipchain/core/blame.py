@@ -25,7 +25,6 @@ from tipchain.framework_types import Function
 
 CALLERS = 3
 """Largest number of places that a message names on the way to an exception."""
-FRAMEWORKS = "torch", "paddle"
 SIDES = {"torch": "the reference (torch)", "paddle": "the port (Paddle)"}
 _PLACE = "_tipchain_place"
 _SAID_FILE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
@@ -53,7 +52,7 @@ def is_users(filename: str) -> bool:
 def claim(module: str) -> None:
     """Count the package of ``module``, which the user named, as the user's own."""
     package = module.partition(".")[0]
-    if package in (*FRAMEWORKS, "tipchain", *sys.stdlib_module_names):
+    if package in (*SIDES, "tipchain", *sys.stdlib_module_names):
         return
     with suppress(ImportError, ValueError):
         spec = find_spec(package)
@@ -105,7 +104,7 @@ def users_fault(error: BaseException) -> str | None:
             return f"{last['file']}:{last['line']}: {errors[-1] if errors else type(error).__name__}"
     walked = _frames(error)
     own = [place for frame, place in walked if is_users(frame.f_code.co_filename)]
-    foreign = [place for frame, place in walked if _package(frame) in FRAMEWORKS]
+    foreign = [place for frame, place in walked if _package(frame) in SIDES]
     called = _called(text, walked[-1][0]) if isinstance(error, TypeError) and walked else ""
     lacking = _lacking(error) if isinstance(error, AttributeError) else ""
     place = next(filter(None, (*own[-1:], called, lacking, *foreign[-1:])), "")
@@ -127,12 +126,12 @@ def side_of(error: BaseException) -> str:
         return side
     for frame, _ in reversed(_frames(error)):
         package = _package(frame)
-        if package in FRAMEWORKS:
+        if package in SIDES:
             return package
         if is_users(frame.f_code.co_filename):
             values = [*frame.f_locals.values()]
             values += [one for value in values if type(value) in (tuple, list) for one in value[:1]]
-            frameworks = {_root(type(value)) for value in values} & set(FRAMEWORKS)
+            frameworks = {_root(type(value)) for value in values} & set(SIDES)
             if len(frameworks) == 1:
                 return frameworks.pop()
     return ""
@@ -235,6 +234,6 @@ def _root(kind: type) -> str:
     """Return the framework of a class or of its bases."""
     for base in kind.__mro__:
         root = str(base.__module__).partition(".")[0]
-        if root in FRAMEWORKS:
+        if root in SIDES:
             return root
     return ""

@@ -194,7 +194,6 @@ def _kind(value: object) -> str:
 # are kept in the memo as 0 and 1.
 _FUNCTION = b"\x8c\x15numpy.core.multiarray\x8c\x0c_reconstruct\x93q\x00"
 _ARGUMENTS = b"\x8c\x05numpy\x8c\x07ndarray\x93K\x00\x85C\x01b\x87q\x01"
-_RECONSTRUCT = b"h\x00h\x01R"
 
 
 class _Writer:
@@ -247,7 +246,7 @@ class _Writer:
         fortran = array.flags.f_contiguous and not array.flags.c_contiguous
         flat = np.ascontiguousarray(array.T if fortran else array).reshape(-1).view(np.uint8)
         shape = b"(" + b"".join(_length(n) for n in array.shape) + b"t"
-        start = _RECONSTRUCT + b"(K\x01" + shape + self.dtype(array.dtype) + (b"\x88" if fortran else b"\x89")
+        start = b"h\x00h\x01R(K\x01" + shape + self.dtype(array.dtype) + (b"\x88" if fortran else b"\x89")
         # A throw-away string of bytes (SHORT_BINBYTES, then POP) fills up to numpy's alignment (``npy.ARRAY_ALIGN``).
         padding = -(self.file.tell() + len(start) + 3 + 9) % npy.ARRAY_ALIGN
         self.file.write(start + b"C" + bytes([padding]) + bytes(padding) + b"0")

@@ -19,7 +19,6 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
-from os import fstat
 from pathlib import Path
 from stat import S_ISREG
 from types import MappingProxyType
@@ -100,12 +99,10 @@ def map_file(path: Path) -> Bytes:
         OSError: it cannot be read.
     """
     # A pipe or a device is never opened: opening one may wait for ever.
-    if not S_ISREG(path.stat().st_mode):
+    status = path.stat()
+    if not S_ISREG(status.st_mode):
         raise Refused("a folder" if path.is_dir() else "no regular file")
     with path.open("rb") as file:
-        status = fstat(file.fileno())
-        if not S_ISREG(status.st_mode):
-            raise Refused("no regular file")
         if status.st_size < 1 << 20:  # a mapping costs more
             return bytearray(file.read())
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)

@@ -207,12 +207,10 @@ def _not_finite(diff: TensorDiff, tolerance: Tolerance) -> str | None:
 
 def _worst(diff: TensorDiff, word: str = "worst") -> str:
     place = f" at {diff.worst_index}" if diff.worst_index else ""
-    return f"{word}{place}: expected {_number(diff.worst_expected)}, actual {_number(diff.worst_actual)}"
-
-
-def _number(value: complex) -> str:
+    both = (diff.worst_expected, diff.worst_actual)
     # Nine digits tell any two float32 apart.
-    return f"{value:.9g}" if isinstance(value, float) else str(value)
+    expected, actual = (f"{one:.9g}" if isinstance(one, float) else str(one) for one in both)
+    return f"{word}{place}: expected {expected}, actual {actual}"
 
 
 # Verdicts as JSON.
@@ -235,7 +233,6 @@ def render_verdicts(verdicts: Iterable[Verdict]) -> list[dict[str, object]]:
 
 PASSED, FAILED = "diff check passed", "diff check failed"
 INDENT = "\t"
-_WHOLE = ("int", "uint", "bool")
 
 
 def write_diff_log(
@@ -283,7 +280,7 @@ def write_diff_log(
 def statistics(diff: TensorDiff) -> dict[str, float]:
     """Return the three statistics under reprod_log's names; of integers, max and min are integers."""
     values = {"mean": diff.mean_abs, "max": diff.max_abs, "min": diff.min_abs}
-    if diff.size and diff.expected_dtype.startswith(_WHOLE) and diff.actual_dtype.startswith(_WHOLE):
+    if diff.size and all(one.startswith(("int", "uint", "bool")) for one in (diff.expected_dtype, diff.actual_dtype)):
         values |= {"max": int(diff.max_abs), "min": int(diff.min_abs)}
     return values
 
