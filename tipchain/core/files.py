@@ -175,11 +175,6 @@ def append(path: Path, text: str) -> None:
         file.write(record.encode(errors="backslashreplace"))
 
 
-def _beside(name: str) -> str:
-    """Return a name that no other file has, with the same end."""
-    return f".{os.urandom(4).hex()}.{name}"
-
-
 @contextmanager
 def replacing_path(path: Path) -> Iterator[Path]:
     """Yield a file to write, which takes ``path``'s place if the block ends well.
@@ -193,7 +188,7 @@ def replacing_path(path: Path) -> Iterator[Path]:
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "is no regular file", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(_beside(path.name))
+    beside = path.with_name(f".{os.urandom(4).hex()}.{path.name}")
     try:
         yield beside
         os.replace(beside, path)  # noqa: PTH105
@@ -245,7 +240,7 @@ def check_writable(targets: Mapping[str, str | Path | None]) -> None:
             folder = path.parent
             while not folder.exists() and folder != folder.parent:
                 folder = folder.parent
-            beside = folder / _beside(path.name)
+            beside = folder / f".{os.urandom(4).hex()}.{path.name}"
             beside.open("xb").close()
             beside.unlink()
 

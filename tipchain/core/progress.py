@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 REDRAW_S = 0.2
-TRUE_WITHIN = 2.0
-"""An estimate came true if it was off by less than this factor: it then told the right order of waiting."""
 LATE = "not compared: out of time"
 
 interrupted = threading.Event()
@@ -46,12 +44,12 @@ class OutOfTime(Exception):  # noqa: N818  (it is no error: the user set the lim
 
 
 def mean_seconds(pieces: Sequence[float]) -> float | None:
-    """Return the mean of the seconds that pieces took, None until half of them foretold the rest."""
+    """Return the mean of the seconds that pieces took, None until half of them foretold the rest but for a factor of 2."""
     half = len(pieces) // 2
     if not half:
         return None
     first, rest = statistics.fmean(pieces[:half]), statistics.fmean(pieces[half:])
-    return None if max(first, rest) > TRUE_WITHIN * min(first, rest) else statistics.fmean(pieces)
+    return None if max(first, rest) > 2 * min(first, rest) else statistics.fmean(pieces)
 
 
 class Estimate:
