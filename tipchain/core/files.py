@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import IO, Literal
 
@@ -87,13 +87,24 @@ def new_folder(above: Path) -> tuple[Path, datetime]:
     """
     above.mkdir(parents=True, exist_ok=True)
     while True:
-        now = datetime.now().astimezone()
-        name, pattern = f"{now:%Y%m%d-%H%M%S}-{now.microsecond:05x}", r"\d{8}-\d{6}-[0-9a-f]{5}"
-        latest = max((one for one in os.listdir(above) if re.fullmatch(pattern, one)), default="")  # noqa: PTH208
-        folder = above / (name if name > latest else f"{latest[:16]}{int(latest[16:], 16) + 1:05x}")
+        now = named = datetime.now().astimezone()
+        if latest := max(filter(None, map(_named_at, os.listdir(above))), default=None):  # noqa: PTH208 - names alone
+            named = max(now.replace(tzinfo=timezone.utc), latest + timedelta(microseconds=1))
+        folder = above / f"{named:%Y%m%d-%H%M%S}-{named.microsecond:05x}"
         with suppress(FileExistsError):
             folder.mkdir()
             return folder, now
+
+
+def _named_at(name: str) -> datetime | None:
+    """Return the local time in a folder's name, as UTC; None for other names."""
+    if not re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{5}", name):
+        return None
+    try:
+        moment = datetime.strptime(f"{name[:15]}+0000", "%Y%m%d-%H%M%S%z")
+        return moment + timedelta(microseconds=int(name[16:], 16))
+    except (ValueError, OverflowError):
+        return None
 
 
 def hold_run(path: Path) -> None:
