@@ -6,13 +6,11 @@ The errors::
     ├── UsageError           a wrong call: arguments that do not fit together
     ├── InputError           a file that cannot be used; names file, line, key, found, expected
     │   ├── ParamsError      a TIPC parameter file
-    │   ├── ProfileError     a suite's profile (YAML)
     │   ├── CaseError        an alignment case (YAML)
     │   ├── ManifestError    a night's manifest (YAML)
     │   ├── RecordError      a dump
     │   ├── WeightsError     a weight file
-    │   ├── DataError        a data folder
-    │   └── BundleError      a reference bundle
+    │   └── DataError        a data folder
     ├── HistoryError         the history's database cannot be used
     ├── MissingFrameworkError    torch or paddle is absent, or has no usable device
     └── OutputError          exit code 1: what a run leaves cannot be written (a full disk)
@@ -159,10 +157,6 @@ class ParamsError(InputError):
     """A TIPC parameter file that cannot be used."""
 
 
-class ProfileError(InputError):
-    """A suite's profile that cannot be used."""
-
-
 class CaseError(InputError):
     """An alignment case that cannot be used."""
 
@@ -185,10 +179,6 @@ class DataError(InputError):
 
 class HistoryError(TipchainError):
     """The history's database cannot be reached, read or written, or lacks an entry so far."""
-
-
-class BundleError(InputError):
-    """A reference bundle that cannot serve."""
 
 
 class MissingFrameworkError(TipchainError):

@@ -87,14 +87,8 @@ class Mode(Enum):
         return "lite" if self.value.endswith("lite_infer") else "whole"
 
 
-CHAIN_MODES = (
-    Mode.LITE_TRAIN_LITE_INFER,
-    Mode.LITE_TRAIN_WHOLE_INFER,
-    Mode.WHOLE_TRAIN_WHOLE_INFER,
-    Mode.WHOLE_INFER,
-    Mode.KLQUANT_WHOLE_INFER,
-)
-"""The modes of chains of train, eval, export and infer, and of alignments. Source: TIPC ``train_infer_python`` documents."""
+CHAIN_MODES = tuple(Mode)[:5]
+"""The first five: those of chains of train, eval, export and infer, and of alignments. Source: TIPC ``train_infer_python`` documents."""
 
 
 def parse_mode(text: str, among: Sequence[Mode] = CHAIN_MODES) -> Mode:

@@ -23,7 +23,7 @@ from tipchain.bundle.manifest import (
 from tipchain.bundle.manifest import write_manifest as write
 from tipchain.cli import main
 from tipchain.core.files import files_below
-from tipchain.errors import BundleError, Outcome, OutputError
+from tipchain.errors import InputError, Outcome, OutputError
 from tipchain.modes import Mode, dump_name
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.numbers.verdicts import Verdict
@@ -214,10 +214,10 @@ def test_wrong_types_are_told_by_their_names(bundle):
     document = json.loads((bundle / MANIFEST).read_text())
     assert document["kind"] == KIND
     seal(bundle, {**document, "threads": "many"})
-    with pytest.raises(BundleError, match="threads: Expected `int`, got `str`"):
+    with pytest.raises(InputError, match="threads: Expected `int`, got `str`"):
         read_manifest(bundle)
     seal(bundle, {**document, "weights": {"case": {**document["weights"]["case"], "names": {"a": 1}}}})
-    with pytest.raises(BundleError, match=r"weights\[...\]\.names\[...\]: Expected `str`, got `int`"):
+    with pytest.raises(InputError, match=r"weights\[...\]\.names\[...\]: Expected `str`, got `int`"):
         read_manifest(bundle)
 
 

@@ -13,7 +13,7 @@ from tipchain.bundle.manifest import Move, open_bundle, read_manifest, write_man
 from tipchain.bundle.moving import NEW, work_folder
 from tipchain.cli import main
 from tipchain.core.files import files_below, sha256_of
-from tipchain.errors import BundleError
+from tipchain.errors import InputError
 from tipchain.numbers.dumps import load_record, save_record
 
 USER = "[user]\n\tname = A Person\n\temail = person@example.org\n"
@@ -129,7 +129,7 @@ def test_one_at_a_time(copied, tmp_path, capsys):
 def test_a_damaged_reference_is_not_compared_with(copied, tmp_path, capsys):
     new = shutil.copytree(copied.bundle, tmp_path / "new")
     (copied.bundle / "dumps" / "loss_torch.npy").unlink()
-    with pytest.raises(BundleError):
+    with pytest.raises(InputError):
         open_bundle(copied.bundle)
     assert rebaseline(copied, new, "--why", "w") == 2
     assert "missing: dumps/loss_torch.npy" in capsys.readouterr().err

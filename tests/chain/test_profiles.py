@@ -11,7 +11,7 @@ from chain_samples import ROOT, TEMPLATE, edit, stub
 
 from tipchain.chain.profiles import SHIPPED, all_suites, get_suite, read_profile, read_versions, suite_names
 from tipchain.cli import main
-from tipchain.errors import ProfileError
+from tipchain.errors import InputError
 
 DOCS = ROOT / "docs" / "reference" / "suites.md"
 MODE = "lite_train_lite_infer"
@@ -160,7 +160,7 @@ versions:
 def test_a_version_that_is_wrong_is_refused(tmp_path, entry, driver, message):
     path = tmp_path / "bad.yaml"
     path.write_text(f"{BASE}versions: [{entry}]\n")
-    with pytest.raises(ProfileError) as error:
+    with pytest.raises(InputError) as error:
         read_profile(path, driver)
     assert message in str(error.value)
 
@@ -195,7 +195,7 @@ def test_a_line_of_comment_tells_no_version(tmp_path):
 def refusal(tmp_path, text):
     path = tmp_path / f"{len(list(tmp_path.iterdir()))}.yaml"  # a file is read once in a process
     path.write_text(text)
-    with pytest.raises(ProfileError) as error:
+    with pytest.raises(InputError) as error:
         read_profile(path)
     return str(error.value).replace(f"{path}", "bad.yaml")
 

@@ -9,10 +9,11 @@ import pytest
 from programs import completed
 
 from tipchain.cli import main
+from tipchain.core.json_text import parse_as
 from tipchain.errors import Outcome
 from tipchain.numbers.dumps import save_record
 from tipchain.numbers.tolerance import Tolerance
-from tipchain.numbers.verdicts import compare, parse_verdicts, render_verdicts
+from tipchain.numbers.verdicts import Verdict, compare, render_verdicts
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_verdicts_come_back_from_json():
     port = {"a": np.zeros((2, 3)), "b": np.array([1.0]), "c": np.array([2j]), "d": np.arange(3), "f": 1.0}
     verdicts = compare(reference, port, Tolerance(threshold=1e-6))
     assert {verdict.outcome for verdict in verdicts} == {Outcome.PASS, Outcome.FAIL}
-    assert parse_verdicts(strict(json.dumps(render_verdicts(verdicts)))) == verdicts
+    assert parse_as(list[Verdict], strict(json.dumps(render_verdicts(verdicts))), lenient=True) == verdicts
 
 
 @pytest.mark.parametrize(

@@ -195,8 +195,7 @@ def test_nothing_is_matched_wrongly(changes):
     whole = 0
     for seed in range(20):
         wrong, found, complete = compare(seed, CHANGES[changes])
-        shown = [(pair.expected.name, pair.actual.name, pair.evidence) for pair in wrong]
-        assert not shown, f"seed {seed}: {shown[:4]}, by order {found.by_order[:4]}"
+        assert not wrong, f"seed {seed}: {wrong[:4]}, by order {found.by_order[:4]}"
         whole += complete
     assert whole >= 18
 
@@ -210,8 +209,8 @@ def test_where_nothing_tells_a_wrong_match_is_marked():
 
     marked = 0
     for seed in range(40):
-        wrong, _, _ = compare(seed, [both, lambda *_: None])
-        assert all(pair.evidence == "order" for pair in wrong), f"seed {seed}"
+        wrong, found, _ = compare(seed, [both, lambda *_: None])
+        assert all(any(f"{pair.expected.name}.".startswith(f"{one}.") for one, _ in found.by_order) for pair in wrong)
         marked += len(wrong)
     assert marked, "else this test shows nothing"
 

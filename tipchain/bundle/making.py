@@ -29,7 +29,7 @@ from tipchain.bundle.moving import NEW, work_folder
 from tipchain.core.files import atomic_write, commit, files_below, sha256_of
 from tipchain.core.json_text import JsonObject
 from tipchain.core.machine import core_count, installed_versions
-from tipchain.errors import BundleError, Outcome, OutputError, TipchainError, UsageError
+from tipchain.errors import InputError, Outcome, OutputError, TipchainError, UsageError
 from tipchain.modes import SOLO, Mode, dump_name
 from tipchain.numbers.dumps import load_record, meta_path
 from tipchain.parity.align import AlignRequest, align, default_threads, stage_files
@@ -232,14 +232,14 @@ class Reference(StoredBundle):
         """Return those of ``stages`` that the bundle has.
 
         Raises:
-            BundleError: it lacks one that was asked for, or has none.
+            InputError: it lacks one that was asked for, or has none.
         """
         found = tuple(stage for stage in stages if stage in self.manifest.stages)
         if asked or not found:
             # Refuse a bundle that lacks a stage.
             missing = [stage for stage in stages if stage not in self.manifest.stages]
             if missing:
-                raise BundleError(
+                raise InputError(
                     "lacks a stage",
                     file=self.folder,
                     key="stages",
@@ -264,7 +264,7 @@ def open_reference(folder: Path, case: Case, mode: Mode) -> Reference:
     """Return the bundle in ``folder``, checked.
 
     Raises:
-        BundleError: it is damaged, or of another case, mode or seed.
+        InputError: it is damaged, or of another case, mode or seed.
     """
     manifest = open_bundle(folder)
     # Refuse a bundle of another case, mode or seed, or of a case or torch side that was changed since.
@@ -274,9 +274,9 @@ def open_reference(folder: Path, case: Case, mode: Mode) -> Reference:
         ("seed", f"--seed {manifest.reseed}", f"--seed {case.reseed}"),
     ):
         if found != expected:
-            raise BundleError(f"is of another {what}", file=folder, key=what, found=found, expected=expected)
+            raise InputError(f"is of another {what}", file=folder, key=what, found=found, expected=expected)
     if manifest.case.sha256 != case.digest:
-        raise BundleError(
+        raise InputError(
             "was made from another version of the case",
             file=folder,
             key=manifest.case.file,
@@ -288,7 +288,7 @@ def open_reference(folder: Path, case: Case, mode: Mode) -> Reference:
         path = case.root / name
         now = sha256_of(path) if path.is_file() else ""
         if now != found:
-            raise BundleError(
+            raise InputError(
                 "was made from another version of the torch side",
                 file=folder,
                 key=name,

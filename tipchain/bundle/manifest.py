@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from tipchain.core.files import atomic_write, files_below, git, sha256_of
 from tipchain.core.json_text import parse_as, read_json
 from tipchain.core.store import digest
-from tipchain.errors import BundleError
+from tipchain.errors import InputError
 from tipchain.modes import LATEST
 
 # What a bundle says about itself, and whether its files are still those.
@@ -157,23 +157,23 @@ def read_manifest(folder: Path) -> BundleManifest:
     """Read the manifest of the bundle in ``folder``; its other files are not looked at.
 
     Raises:
-        BundleError: there is no bundle, its manifest is damaged, or it is of another format.
+        InputError: there is no bundle, its manifest is damaged, or it is of another format.
     """
     path = folder / MANIFEST
     if not folder.is_dir():
-        raise BundleError("no such bundle", file=folder, expected="a folder that tipchain bundle make wrote")
+        raise InputError("no such bundle", file=folder, expected="a folder that tipchain bundle make wrote")
     try:
         document = read_json(path)
     except FileNotFoundError:
         hint = f"its dumps are in {folder / LATEST}" if (folder / LATEST).is_dir() else AGAIN
-        raise BundleError("is no bundle", file=folder, found=f"no {MANIFEST}", hint=hint) from None
+        raise InputError("is no bundle", file=folder, found=f"no {MANIFEST}", hint=hint) from None
     except (OSError, ValueError) as error:
-        raise BundleError("cannot be read", file=path, found=error, expected="a JSON object") from None
+        raise InputError("cannot be read", file=path, found=error, expected="a JSON object") from None
     if not isinstance(document, dict) or document.get("kind") != KIND:
-        raise BundleError("is no bundle's manifest", file=path, expected=f'"kind": "{KIND}"')
+        raise InputError("is no bundle's manifest", file=path, expected=f'"kind": "{KIND}"')
     if document.get("format") != FORMAT:
         found, newer = document.get("format"), document.get("tipchain")
-        raise BundleError(
+        raise InputError(
             "has another format",
             file=path,
             key="format",
@@ -184,9 +184,9 @@ def read_manifest(folder: Path) -> BundleManifest:
     try:
         manifest = _manifest(document)
     except ValueError as error:
-        raise BundleError("is damaged", file=path, found=error, hint=AGAIN) from None
+        raise InputError("is damaged", file=path, found=error, hint=AGAIN) from None
     if document.get("content") != manifest.content:
-        raise BundleError(
+        raise InputError(
             "was changed",
             file=path,
             key="content",
@@ -231,13 +231,13 @@ def open_bundle(folder: Path) -> BundleManifest:
     """Read the manifest of a bundle, and check every file.
 
     Raises:
-        BundleError: it cannot be read, or a file is not what it was.
+        InputError: it cannot be read, or a file is not what it was.
     """
     manifest = read_manifest(folder)
     problems = damages(folder, manifest)
     if problems:
         shown = problems[:5] + ([f"and {len(problems) - 5} more"] if len(problems) > 5 else [])
-        raise BundleError(
+        raise InputError(
             "is damaged",
             file=folder,
             found="".join(f"\n    {one}" for one in shown),

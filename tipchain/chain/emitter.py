@@ -20,7 +20,7 @@ from tipchain.chain.params import NOTHING, Slot, Words, flag, split_words
 from tipchain.chain.plan import Artifact, Command, Options, Plan, default_timeout
 from tipchain.chain.slots import Slots
 from tipchain.chain.suites import ArgumentItem, Choice, Conditions, InferRule, LintFinding, Suite, condition
-from tipchain.errors import ParamsError, ProfileError
+from tipchain.errors import InputError, ParamsError
 from tipchain.modes import Mode
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Filler(NamedTuple):
             return template.format_map({**facts, "v": self.values} if "v[" in template else facts)
         except KeyError as error:
             message = f"{{{error.args[0]}}} is not known where {template!r} stands"
-            raise ProfileError(message, file=self.suite.file) from error
+            raise InputError(message, file=self.suite.file) from error
 
     @property
     def values(self) -> Mapping[str, str]:

@@ -249,7 +249,7 @@ def lint_file(
         chain: the kind of chain.
 
     Raises:
-        ProfileError: the suite's profile is wrong.
+        InputError: the suite's profile is wrong.
         UsageError: unknown kind or suite.
     """
     try:

@@ -78,7 +78,7 @@ def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = N
     no suite's marks is ``tipchain``'s (in legacy plans ``template``'s) or the tutorial's, whichever it comes nearest to.
 
     Raises:
-        ProfileError: the checkout's own profile is wrong.
+        InputError: the checkout's own profile is wrong.
     """
     if root is not None and (root / OWN).is_file():
         return read_profile(root / OWN, driver_text(root))
@@ -325,7 +325,7 @@ def load_plan(
 
     Raises:
         ParamsError: the file cannot be read or does not fit the suite.
-        ProfileError: the suite's profile is wrong.
+        InputError: the suite's profile is wrong.
         UsageError: unknown kind, suite or device, a mode that the kind does not have, or a setting that names no line.
     """
     options = options or Options()

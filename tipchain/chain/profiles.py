@@ -29,7 +29,7 @@ from tipchain.chain.suites import (
     condition,
     script_words,
 )
-from tipchain.errors import ProfileError, UsageError, suggestion
+from tipchain.errors import InputError, UsageError, suggestion
 
 if TYPE_CHECKING:
     from tipchain.core.json_text import Json
@@ -79,7 +79,7 @@ def get_suite(name: str, driver: str = "") -> Suite:
 
     Raises:
         UsageError: no such suite; the message names all.
-        ProfileError: the profile is wrong.
+        InputError: the profile is wrong.
     """
     shipped = _shipped().get(name)
     if shipped is not None:
@@ -101,7 +101,7 @@ def read_profile(path: Path, driver: str = "") -> Suite:
     """Read the profile at ``path``, in the version that the text of a driver tells.
 
     Raises:
-        ProfileError: it cannot be read, or something in it is wrong; with file, line and key.
+        InputError: it cannot be read, or something in it is wrong; with file, line and key.
     """
     suite = read_versions(path)
     if not suite.versions:
@@ -122,7 +122,7 @@ def read_versions(path: Path, versions: tuple[int, ...] = ()) -> Suite:
     """Read the profile at ``path`` with the changes of some of its versions.
 
     Raises:
-        ProfileError: as `read_profile`.
+        InputError: as `read_profile`.
     """
     return _Profile(path, versions).suite()
 
@@ -141,7 +141,7 @@ def _document(path: Path) -> tuple[LinedYaml, dict[str, Json]]:
     from tipchain.core.yaml_reader import Reader as _Reader
     from tipchain.core.yaml_reader import load_yaml
 
-    document = load_yaml(path, ProfileError, "a suite's profile")
+    document = load_yaml(path, InputError, "a suite's profile")
     data = dict(document.data)
     base = data.pop("extends", None)
     if base is not None:

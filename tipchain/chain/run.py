@@ -25,7 +25,7 @@ from tipchain.chain.plan import Command, Plan, Result, result_json
 from tipchain.chain.process import Stop
 from tipchain.core.files import DATA_VARIABLE
 from tipchain.core.json_text import Json, as_json, parse_as
-from tipchain.core.store import LISTED, Listing, StoreEntry, digest, listing, mark, mark_listing
+from tipchain.core.store import LISTED, Listing, StoreEntry, digest, listing, mark
 from tipchain.errors import BAD, Outcome, ParamsError
 
 # A command's result depends on its words, its environment, its folder, and the files and folders that they name: as a word, as the part of
@@ -126,7 +126,7 @@ class Journal:
             for path, files in before.folders.items():
                 # What the command has put there (a cache, a log) is no change of what it read.
                 later = listing(place.root / path, LISTED)
-                marks[path] = mark_listing(later if files.items() <= later.items() else files)
+                marks[path] = f"listing {digest(later if files.items() <= later.items() else files)}"
             leaves = [*snapshot(result.command.leaves, place.root)]
             if any(one.in_log for one in result.command.leaves):
                 leaves.append(os.path.relpath(place.run / result.log, place.root))

@@ -12,7 +12,7 @@ from tipchain.chain.kinds import KINDS, TRAIN_INFER, Mark
 from tipchain.chain.params import NOTHING, Param, ParamFile, Slot, split_lines
 from tipchain.chain.profiles import SHIPPED
 from tipchain.chain.suites import LintFinding, SlotRule
-from tipchain.errors import InputError, ParamsError, ProfileError, did_you_mean
+from tipchain.errors import InputError, ParamsError, did_you_mean
 from tipchain.modes import SCRIPTS, STAGES
 
 # Two ways. ``checked_slots`` holds the file against the suite's layout, by section headers, known keys and the
@@ -304,7 +304,7 @@ def roles(table: str) -> Mapping[str, str]:
     from tipchain.core.yaml_reader import load_yaml
 
     path = SHIPPED / "kinds/roles.yaml"
-    found: Mapping[str, str] = load_yaml(path, ProfileError, "a kind's data").data.get(table, {})
+    found: Mapping[str, str] = load_yaml(path, InputError, "a kind's data").data.get(table, {})
     return found
 
 

@@ -220,7 +220,7 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
 
     Raises:
         UsageError: arguments that do not fit together, or the case.
-        BundleError: the bundle is damaged, or of another case, mode or seed.
+        InputError: the bundle is damaged, or of another case, mode or seed.
     """
     from tipchain.parity.align import DUMPS, AlignRequest, check_dumps, choose_stages, out_folder
     from tipchain.parity.case import SIDES, check_builders, load_case

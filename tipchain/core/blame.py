@@ -25,7 +25,6 @@ from tipchain.framework_types import Function
 
 CALLERS = 3
 """Largest number of places that a message names on the way to an exception."""
-FRAMEWORKS = "torch", "paddle"
 SIDES = {"torch": "the reference (torch)", "paddle": "the port (Paddle)"}
 _PLACE = "_tipchain_place"
 _SAID_FILE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
@@ -53,7 +52,7 @@ def is_users(filename: str) -> bool:
 def claim(module: str) -> None:
     """Count the package of ``module``, which the user named, as the user's own."""
     package = module.partition(".")[0]
-    if package in (*FRAMEWORKS, "tipchain", *sys.stdlib_module_names):
+    if package in (*SIDES, "tipchain", *sys.stdlib_module_names):
         return
     with suppress(ImportError, ValueError):
         spec = find_spec(package)
@@ -97,13 +96,16 @@ def users_fault(error: BaseException) -> str | None:
         said = f"SystemExit: it ends the program here, with exit code {error.code or 0}"
     if isinstance(error, SyntaxError) and error.filename and is_users(error.filename):
         return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
-    quoted = _quoted(error)
-    if quoted is not None:
-        return quoted
+    text = str(error)
+    if "Traceback (most recent call last)" in text or "In transformed code:" in text:  # as loaders' processes leave it
+        quoted = [found for found in _SAID_FILE.finditer(text) if is_users(found["file"])]
+        for last in quoted[-1:]:
+            errors = [found["said"].strip() for found in _SAID_ERROR.finditer(text, last.end())]
+            return f"{last['file']}:{last['line']}: {errors[-1] if errors else type(error).__name__}"
     walked = _frames(error)
     own = [place for frame, place in walked if is_users(frame.f_code.co_filename)]
-    foreign = [place for frame, place in walked if _package(frame) in FRAMEWORKS]
-    called = _called(str(error), walked[-1][0]) if isinstance(error, TypeError) and walked else ""
+    foreign = [place for frame, place in walked if _package(frame) in SIDES]
+    called = _called(text, walked[-1][0]) if isinstance(error, TypeError) and walked else ""
     lacking = _lacking(error) if isinstance(error, AttributeError) else ""
     place = next(filter(None, (*own[-1:], called, lacking, *foreign[-1:])), "")
     return f"{place}: {said}" if place else None
@@ -124,12 +126,12 @@ def side_of(error: BaseException) -> str:
         return side
     for frame, _ in reversed(_frames(error)):
         package = _package(frame)
-        if package in FRAMEWORKS:
+        if package in SIDES:
             return package
         if is_users(frame.f_code.co_filename):
             values = [*frame.f_locals.values()]
             values += [one for value in values if type(value) in (tuple, list) for one in value[:1]]
-            frameworks = {_root(type(value)) for value in values} & set(FRAMEWORKS)
+            frameworks = {_root(type(value)) for value in values} & set(SIDES)
             if len(frameworks) == 1:
                 return frameworks.pop()
     return ""
@@ -189,18 +191,6 @@ def placed(called: Function) -> str:
     return f"{place}: {name}" if place else name
 
 
-def _quoted(error: BaseException) -> str | None:
-    """Return the lines of a traceback inside a message, as loaders' processes leave it."""
-    text = str(error)
-    if "Traceback (most recent call last)" not in text and "In transformed code:" not in text:
-        return None
-    own = [found for found in _SAID_FILE.finditer(text) if is_users(found["file"])]
-    if not own:
-        return None
-    errors = [found["said"].strip() for found in _SAID_ERROR.finditer(text, own[-1].end())]
-    return f"{own[-1]['file']}:{own[-1]['line']}: {errors[-1] if errors else type(error).__name__}"
-
-
 def _called(message: str, frame: FrameType) -> str:
     """Return the place of the function that tipchain called with wrong arguments, else ""."""
     match = _ARGUMENTS.match(message)
@@ -244,6 +234,6 @@ def _root(kind: type) -> str:
     """Return the framework of a class or of its bases."""
     for base in kind.__mro__:
         root = str(base.__module__).partition(".")[0]
-        if root in FRAMEWORKS:
+        if root in SIDES:
             return root
     return ""

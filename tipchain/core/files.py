@@ -183,12 +183,7 @@ def append(path: Path, text: str) -> None:
     record = text if text.endswith("\n") else text + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f".{path.name}.lock")), path.open("ab") as file:
-        file.write(_encoded(record))
-
-
-def _beside(name: str) -> str:
-    """Return a name that no other file has, with the same end."""
-    return f".{os.urandom(4).hex()}.{name}"
+        file.write(record.encode(errors="backslashreplace"))
 
 
 @contextmanager
@@ -204,7 +199,7 @@ def replacing_path(path: Path) -> Iterator[Path]:
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "is no regular file", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(_beside(path.name))
+    beside = path.with_name(f".{os.urandom(4).hex()}.{path.name}")
     try:
         yield beside
         os.replace(beside, path)  # noqa: PTH105
@@ -243,8 +238,22 @@ def check_writable(targets: Mapping[str, str | Path | None]) -> None:
     for option, target in targets.items():
         if target in (None, "-"):
             continue
+        # What writing would raise is raised here, without writing.
         with writing(f"{option} {target}", UsageError):
-            _probe(Path(str(target)))
+            path = Path(str(target))
+            path = path.resolve() if path.is_symlink() else path
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+            if path.exists() and not path.is_file():  # a device or a pipe: opening it may block
+                if not os.access(path, os.W_OK):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+                continue
+            folder = path.parent
+            while not folder.exists() and folder != folder.parent:
+                folder = folder.parent
+            beside = folder / f".{os.urandom(4).hex()}.{path.name}"
+            beside.open("xb").close()
+            beside.unlink()
 
 
 @contextmanager
@@ -256,32 +265,10 @@ def writing(target: object, error: type[TipchainError] = OutputError) -> Iterato
         raise error(f"{target}: cannot be written: {problem.strerror or problem}") from problem
 
 
-def _probe(path: Path) -> None:
-    """Raise the OSError that writing ``path`` would raise, without writing it."""
-    path = path.resolve() if path.is_symlink() else path
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if path.exists() and not path.is_file():  # a device or a pipe: opening it may block
-        if not os.access(path, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-        return
-    folder = path.parent
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    beside = folder / _beside(path.name)
-    beside.open("xb").close()
-    beside.unlink()
-
-
 def atomic_write(path: Path, data: bytes | str) -> None:
-    """Replace ``path`` by ``data``, whole or not at all."""
+    """Replace ``path`` by ``data``, whole or not at all; of a text, bytes of a path's name that are no UTF-8 are escaped."""
     with replacing(path) as file:
-        file.write(_encoded(data) if isinstance(data, str) else data)
-
-
-def _encoded(text: str) -> bytes:
-    """Return ``text`` as UTF-8; bytes of a path's name that are none are escaped."""
-    return text.encode(errors="backslashreplace")
+        file.write(data.encode(errors="backslashreplace") if isinstance(data, str) else data)
 
 
 def files_below(folder: Path) -> list[str]:

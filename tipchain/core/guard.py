@@ -15,8 +15,6 @@ from tipchain.errors import ExitCode, TipchainError
 
 # The disk or a quota is full, a file would grow over its limit, a disk or terminal is gone.
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
-NAME_LETTERS = 80
-"""How much is shown of a name that is too long for any disk."""
 
 
 def guarded(function: Callable[..., int], *args: object, said: Callable[[str], str] = say) -> int:
@@ -58,7 +56,7 @@ def _tell(error: Exception | SystemExit, said: Callable[[str], str]) -> int:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         return ExitCode.FAILED
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-        name = escaped_lines(str(error.filename)[:NAME_LETTERS])
+        name = escaped_lines(str(error.filename)[:80])
         _print(said(f"error: {name}…: {error.strerror}"))
         return ExitCode.USAGE
     message = tell(error)

@@ -130,17 +130,14 @@ def _names_of(kind: Setting) -> tuple[str, ...]:
     return tuple(one.name for one in fields(kind))
 
 
-def _number(value: float) -> float | str:
-    """Return ``value``, or its name if JSON has none for it: ``NaN``, ``Infinity``, ``-Infinity``."""
-    return value if math.isfinite(value) else json.dumps(value)
-
-
-def as_json(value: object, number: Callable[[float], float | str] = _number) -> Json:
+def as_json(
+    value: object, number: Callable[[float], float | str] = lambda one: one if math.isfinite(one) else json.dumps(one)
+) -> Json:
     """Return a value as JSON that `parse_as` reads, dataclasses as objects, enumerations, whose values are their names, as these.
 
     Args:
         value: a dataclass, a named tuple, or whatever may be a field of one.
-        number: what a float becomes; NaN and infinities their names, if not said otherwise.
+        number: what a float becomes; ``NaN``, ``Infinity`` and ``-Infinity`` these names, if not said otherwise.
     """
     kind: Setting = type(value)
     if kind in _PLAIN:

@@ -9,13 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache, lru_cache
-from io import StringIO
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from typing import TextIO
 
 _SEQUENCES = (
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # ECMA-48: CSI, and OSC, DCS, SOS, PM, APC
@@ -250,7 +246,7 @@ def many(count: int, one: str, several: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
-# Layout in columns, by rich.
+# Layout in columns.
 
 
 WIDTH = 80
@@ -261,15 +257,6 @@ BESIDE_HAN = r"(?<=[^\s（])(?=[\u2e80-\uffef])(?![，。；：、）])|(?<=[\u2
 """Where a line may end without a blank: beside a Chinese character, but never before a mark that ends something."""
 NO_BREAK, BREAK = "\ufdd0", "\x1f"
 """Stand-ins for blanks: rich takes the first one for a letter, the second one for a blank without a width."""
-MOST_COLUMNS = 10**6
-"""So that rich never cuts a table."""
-
-
-def text_console(stream: TextIO, width: int | None = None) -> Console:
-    """Return rich's console for a text with its own colors."""
-    from rich.console import Console as _Console
-
-    return _Console(file=stream, width=width, force_terminal=True, color_system="standard", no_color=False)
 
 
 def columns(text: str) -> int:
@@ -294,18 +281,12 @@ def aligned(text: str, width: int) -> str:
 
 def table(rows: Iterable[Sequence[str]], width: int | None = None) -> list[str]:
     """Return rows with their cells in columns; with a width, wrap the last cell."""
-    from rich.table import Table
-    from rich.text import Text
-
-    if width is not None:
-        rows = list(rows)
-        room = width - sum(max(map(columns, cells)) + 2 for cells in zip(*(row[:-1] for row in rows), strict=True))
-        rows = [(*cells, "\n".join(in_rows(last, room))) for *cells, last in rows]
-    grid, lines = Table.grid(padding=(0, 2, 0, 0)), StringIO()
-    for cells in rows:
-        grid.add_row(*map(Text.from_ansi, cells))
-    text_console(lines, MOST_COLUMNS).print(grid)
-    return [line.rstrip() for line in lines.getvalue().splitlines()]
+    rows, lines = list(rows), list[str]()
+    widths = [max(map(columns, cells)) for cells in zip(*(row[:-1] for row in rows), strict=True)]
+    for *cells, last in rows:
+        head = "".join(f"{padded(cell, wide)}  " for cell, wide in zip(cells, widths, strict=True))
+        lines += below(head, last.split("\n") if width is None else in_rows(last, width - columns(head)))
+    return lines
 
 
 def cut(text: str, width: int) -> str:

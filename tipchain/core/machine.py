@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 if TYPE_CHECKING:
+    from ctypes import CDLL
     from multiprocessing.process import BaseProcess
 
 _T = TypeVar("_T")
@@ -22,8 +23,6 @@ _T = TypeVar("_T")
 CGROUP = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
 CPUINFO = Path("/proc/cpuinfo")
-PR_SET_PDEATHSIG = 1
-"""The number of `prctl`'s option (``linux/prctl.h``)."""
 
 
 def usable_cores() -> tuple[int, ...]:
@@ -48,7 +47,20 @@ def on_cores(work: Sequence[Callable[[], _T]]) -> list[_T]:
     """
     if has_threads():
         return [one() for one in work]
-    others = [_start(one) for one in work[1:]]
+    others = []
+    for one in work[1:]:
+        source, target = os.pipe()
+        process = os.fork()
+        if not process:
+            code = 1
+            try:
+                with os.fdopen(target, "wb") as file:
+                    pickle.dump(one(), file)
+                code = 0
+            finally:
+                os._exit(code)
+        os.close(target)
+        others.append((process, source))
     results = [one() for one in work[:1]]
     for one, (process, source) in zip(work[1:], others, strict=True):
         with os.fdopen(source, "rb") as file:
@@ -56,22 +68,6 @@ def on_cores(work: Sequence[Callable[[], _T]]) -> list[_T]:
         _, status = os.waitpid(process, 0)
         results.append(pickle.loads(content) if status == 0 else one())  # noqa: S301  (written by this program)
     return results
-
-
-def _start(work: Callable[[], object]) -> tuple[int, int]:
-    """Begin work in a process, and return its number and its result's pipe."""
-    source, target = os.pipe()
-    process = os.fork()
-    if process:
-        os.close(target)
-        return process, source
-    code = 1
-    try:
-        with os.fdopen(target, "wb") as file:
-            pickle.dump(work(), file)
-        code = 0
-    finally:
-        os._exit(code)
 
 
 def has_threads() -> bool:
@@ -108,12 +104,9 @@ def _quotas() -> Iterator[float]:
         lines = OWN_GROUPS.read_text().splitlines()
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        if not controllers:
-            mount = CGROUP
-        elif "cpu" in controllers.split(","):
-            mount = CGROUP / controllers if (CGROUP / controllers).is_dir() else CGROUP / "cpu"
-        else:
+        if controllers and "cpu" not in controllers.split(","):
             continue
+        mount = CGROUP / controllers if (CGROUP / controllers).is_dir() else CGROUP / "cpu"
         # A container sees its own group as the mount's root, whatever the path says.
         for group in (PurePosixPath(path), *PurePosixPath(path).parents):
             folder = mount / group.relative_to("/")
@@ -130,8 +123,6 @@ TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4
 """The numbers of settings of glibc's ``mallopt``."""
 LARGEST_MMAP = 2**25
 """The largest threshold for blocks of their own that glibc knows; it sets its own to this once such a block was freed."""
-LARGE_PAGE = 2**21
-"""Bytes of a large page, as most processors have it."""
 USUAL_MAPS = 2**16
 """Blocks of their own that glibc allows by default."""
 WORTH = 2**26
@@ -149,12 +140,10 @@ def keep_memory() -> Iterator[None]:
     state that it comes to by itself once large blocks have been freed. Where there is another C library, or the user set this,
     nothing is changed.
     """
-    if not _is_glibc() or any(name in os.environ for name in OWN_SETTINGS):
+    library = None if any(name in os.environ for name in OWN_SETTINGS) else _glibc()
+    if library is None:
         yield
         return
-    import ctypes
-
-    library = ctypes.CDLL(None)
     library.mallopt(MMAP_MAX, 0)
     library.mallopt(TRIM_THRESHOLD, 2**31 - 1)
     try:
@@ -173,13 +162,11 @@ def lasting_memory() -> Iterator[None]:
     They go back to the system in the end. Among blocks that come and go they would leave holes too small by some bytes for the
     next ones, which frameworks align.
     """
-    if not _is_glibc() or os.environ.get("MALLOC_MMAP_MAX_") != "0":
+    library = _glibc() if os.environ.get("MALLOC_MMAP_MAX_") == "0" else None
+    if library is None:
         yield
         return
-    import ctypes
-
-    library = ctypes.CDLL(None)
-    library.mallopt(MMAP_THRESHOLD, LARGE_PAGE)
+    library.mallopt(MMAP_THRESHOLD, 2**21)  # a large page, as most processors have it
     library.mallopt(MMAP_MAX, USUAL_MAPS)
     try:
         yield
@@ -216,16 +203,16 @@ def release_memory(size: int) -> None:
     A page that nobody has touched for a while costs a virtual machine ten times as much, where idle memory goes back to the host.
     """
     collect(size)
-    if size >= WORTH and _is_glibc():
-        import ctypes
-
-        ctypes.CDLL(None).malloc_trim(0)
+    if size >= WORTH and (library := _glibc()):
+        library.malloc_trim(0)
 
 
-def _is_glibc() -> bool:
+def _glibc() -> CDLL | None:
+    import ctypes
+
     with suppress(ValueError, AttributeError, OSError):  # another system does not know the name
-        return bool(os.confstr("CS_GNU_LIBC_VERSION"))
-    return False
+        return ctypes.CDLL(None) if os.confstr("CS_GNU_LIBC_VERSION") else None
+    return None
 
 
 @contextmanager
@@ -273,9 +260,6 @@ def kept_import(name: str) -> Iterator[None]:
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 THREAD_VARIABLES = (*THREADS, "CUDA_VISIBLE_DEVICES")
 
-CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV)
-"""The signals that end a process which did not mean to end."""
-
 
 def end_with_parent(parent: int | None = None) -> None:
     """Have the kernel kill this process when its parent ends, however that ends.
@@ -287,7 +271,7 @@ def end_with_parent(parent: int | None = None) -> None:
     """
     import ctypes
 
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if parent is not None and os.getppid() != parent:
         raise SystemExit("the process that started this one has ended")
 
@@ -303,7 +287,8 @@ def signal_within(code: int | None) -> int:
     Python gives a child that a signal ended the status ``-signal``; who exits with that, as ``paddle.distributed.launch``
     does, ends with 256 less the signal. Only signals that crashes send count: 255 is what ``exit(-1)`` comes to.
     """
-    return next((int(one) for one in CRASHES if code == 256 - one), 0)
+    crashes = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV)
+    return next((int(one) for one in crashes if code == 256 - one), 0)
 
 
 def leave_group(code: int) -> NoReturn:
@@ -323,9 +308,6 @@ def how_ended(code: int) -> str:
 
 DISTRIBUTIONS = {"torch": ("torch",), "paddle": ("paddlepaddle", "paddlepaddle-gpu"), "numpy": ("numpy",)}
 """The names of the frameworks and numpy for pip."""
-ASK_S = 30
-"""How long another interpreter may take to tell its version and path; one takes a tenth of a second."""
-_ASKED = "import json, platform, sys; print(json.dumps([platform.python_version(), sys.path]))"
 
 
 def installed_versions(path: list[str] | None = None) -> dict[str, str]:
@@ -362,9 +344,9 @@ def versions_of(python: str) -> dict[str, str]:
     import json
     import subprocess
 
-    argv = [python, "-c", _ASKED]
-    try:
-        done = subprocess.run(argv, capture_output=True, stdin=subprocess.DEVNULL, text=True, timeout=ASK_S, check=True)
+    argv = [python, "-c", "import json, platform, sys; print(json.dumps([platform.python_version(), sys.path]))"]
+    try:  # it takes a tenth of a second
+        done = subprocess.run(argv, capture_output=True, stdin=subprocess.DEVNULL, text=True, timeout=30, check=True)
         version, path = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError, TypeError):
         return {}

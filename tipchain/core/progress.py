@@ -16,14 +16,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
-from tipchain.core.language import clean, say, text_console
+from tipchain.core.language import clean, say
 
 if TYPE_CHECKING:
     from rich.live import Live
 
 REDRAW_S = 0.2
-TRUE_WITHIN = 2.0
-"""An estimate came true if it was off by less than this factor: it then told the right order of waiting."""
 LATE = "not compared: out of time"
 
 interrupted = threading.Event()
@@ -46,12 +44,12 @@ class OutOfTime(Exception):  # noqa: N818  (it is no error: the user set the lim
 
 
 def mean_seconds(pieces: Sequence[float]) -> float | None:
-    """Return the mean of the seconds that pieces took, None until half of them foretold the rest."""
+    """Return the mean of the seconds that pieces took, None until half of them foretold the rest but for a factor of 2."""
     half = len(pieces) // 2
     if not half:
         return None
     first, rest = statistics.fmean(pieces[:half]), statistics.fmean(pieces[half:])
-    return None if max(first, rest) > TRUE_WITHIN * min(first, rest) else statistics.fmean(pieces)
+    return None if max(first, rest) > 2 * min(first, rest) else statistics.fmean(pieces)
 
 
 class Estimate:
@@ -212,13 +210,13 @@ class Screen:
         """Show lines at the bottom in place of the last ones, cut to fit; none takes them away."""
         if not self.live or not (lines or self._bottom):
             return
-        from rich.console import Group
+        from rich.console import Console, Group
         from rich.live import Live
         from rich.text import Text
 
         self._due = self.clock() + REDRAW_S
         if self._bottom is None:
-            console = text_console(self.stream)
+            console = Console(file=self.stream, force_terminal=True, color_system="standard", no_color=False)
             self._bottom = Live(
                 console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
             )

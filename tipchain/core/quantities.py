@@ -37,7 +37,6 @@ MEMORY_EXPECTED = "a size such as 512MiB or 4GiB"
 _QUANTITY = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]+)")
 _TIMES = re.compile(r"(?:\d+\s*d\s*)?(?:\d+\s*h\s*)?(?:\d+\s*m\s*)?(?:\d+\s*s)?")
 """The spelling that `duration` writes: whole numbers of units, the largest first."""
-_LONGEST_S = 366 * 86400.0
 
 
 def parse_seconds(text: object) -> float:
@@ -52,7 +51,7 @@ def parse_seconds(text: object) -> float:
         seconds = float(text)
     else:
         seconds = _parse(text, SECONDS, TIME_EXPECTED)
-    if not 0 < seconds <= _LONGEST_S:
+    if not 0 < seconds <= 366 * 86400:
         raise ValueError(TIME_EXPECTED)
     return seconds
 

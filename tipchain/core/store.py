@@ -23,7 +23,6 @@ LISTED = 10_000
 HASHED_BYTES = 64 << 20
 """Files and data sets up to this size are known by their content, larger ones by size and time, or by names and sizes."""
 CODE = (".py", ".so", ".pyd")
-_IGNORED = ("__pycache__", ".git")
 Listing = Mapping[str, tuple[int, int]]
 
 
@@ -36,7 +35,7 @@ def listing(folder: str | Path, most: int | None = None) -> Listing:
     """Return size and time of the files below a folder, by path as seen from there; of ``most`` files at most."""
     found: dict[str, tuple[int, int]] = {}
     for root, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _IGNORED)
+        folders[:] = sorted(name for name in folders if name not in ("__pycache__", ".git"))
         for name in sorted(files):
             path = os.path.join(root, name)  # noqa: PTH118 - ten thousand times
             with suppress(OSError):
@@ -58,7 +57,7 @@ def mark(path: str, kind: str) -> str:
     """
     try:
         if kind == "listing":
-            return mark_listing(listing(path, LISTED))
+            return f"listing {digest(listing(path, LISTED))}"
         if kind == "modules":
             with os.scandir(path) as entries:
                 names = [
@@ -73,11 +72,6 @@ def mark(path: str, kind: str) -> str:
     except OSError as error:
         return f"{kind} {type(error).__name__}"
     return f"{kind} {status.st_size}" + (f" {status.st_mtime_ns}" if kind != "size" else "")
-
-
-def mark_listing(files: Listing) -> str:
-    """Return the mark of a folder with these files."""
-    return f"listing {digest(files)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

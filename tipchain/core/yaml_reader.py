@@ -280,8 +280,7 @@ class Reader:
 
     def args(self, key: str) -> Options:
         """Return a mapping of arguments, unchecked."""
-        arguments = self.read(key, dict, "a mapping of arguments", default={})
-        return MappingProxyType({str(k): v for k, v in arguments.items()})
+        return MappingProxyType(self.mapping(key, "a mapping of arguments", optional=True).data)
 
     def done(self) -> None:
         """Refuse keys that nothing asked for."""

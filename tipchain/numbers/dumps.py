@@ -50,9 +50,6 @@ Tree: TypeAlias = "dict[Any, Any]"
 """Keys (usually strings) to arrays, NumPy or Python numbers, or further trees."""
 
 EXPECTED = "a dict of arrays, as ReprodLogger.save or numpy.save writes it"
-_MAGIC = b"\x93NUMPY"
-_INFLATED, _SPARED = 100, 1 << 27
-"""Limit of an inflated file: a hundred times its size, plus 128 MiB for masks and zeros. Deflate can reach a thousand times."""
 
 
 @collector_resting()
@@ -112,7 +109,8 @@ def _unpacked(path: Path) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
     with ZipFile(path) as archive:
         entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
-        size, limit = sum(entry.file_size for entry in entries), _INFLATED * status.st_size + _SPARED
+        # Masks and zeros may inflate to 128 MiB, all else to a hundred times its size; deflate can reach a thousand times.
+        size, limit = sum(entry.file_size for entry in entries), 100 * status.st_size + (1 << 27)
         if size > limit:
             raise Refused(f"arrays of {size:,} bytes, more than {limit:,}, in a file of {status.st_size:,}")
         for entry in entries:
@@ -148,8 +146,8 @@ def _header(data: Bytes) -> tuple[dict[str, object], int]:
     """Return the ``.npy`` header and the offset behind it. Source: ``numpy.lib.format``."""
     if not len(data):
         raise Refused("an empty file")
-    if bytes(data[:6]) != _MAGIC:
-        raise Refused(f"a file that starts with {bytes(data[:6])!r}, not with {_MAGIC!r}")
+    if bytes(data[:6]) != npy.MAGIC_PREFIX:
+        raise Refused(f"a file that starts with {bytes(data[:6])!r}, not with {npy.MAGIC_PREFIX!r}")
     if len(data) < 12 or data[6] not in (1, 2, 3):
         raise Refused("a .npy file of an unknown version, or cut off in its header")
     width = 2 if data[6] == 1 else 4
@@ -196,25 +194,28 @@ def _kind(value: object) -> str:
 # are kept in the memo as 0 and 1.
 _FUNCTION = b"\x8c\x15numpy.core.multiarray\x8c\x0c_reconstruct\x93q\x00"
 _ARGUMENTS = b"\x8c\x05numpy\x8c\x07ndarray\x93K\x00\x85C\x01b\x87q\x01"
-_RECONSTRUCT = b"h\x00h\x01R"
-_ALIGNMENT = 64
-"""Bytes that numpy aligns data to (``numpy/lib/format.py``)."""
 
 
 class _Writer:
-    def __init__(self, file: IO[bytes]) -> None:
-        self.file = file
+    def __init__(self, file: IO[bytes], path: Path) -> None:
+        self.file, self.path = file, path
         self.dtypes: dict[str, int] = {}
 
     def tree(self, tree: Mapping[object, object], path: str) -> None:
         self.file.write(b"}(")
         for key, value in tree.items():
             where = f"{path}{key}"
-            self.file.write(_key(key, where))
+            if isinstance(key, str):
+                text = key.encode("utf-8", "surrogatepass")
+                self.file.write(b"X" + struct.pack("<I", len(text)) + text)
+            elif isinstance(key, int) and -(2**31) <= key < 2**31:
+                self.file.write(b"J" + struct.pack("<i", key))
+            else:
+                raise self.refusal(where, f"a key of type {type(key).__name__}")
             if isinstance(value, Mapping):
                 self.tree(value, f"{where}/")
             else:
-                self.array(as_array(value, where))
+                self.array(value, where)
         self.file.write(b"u")
 
     def dtype(self, dtype: np.dtype[np.generic]) -> bytes:
@@ -233,50 +234,29 @@ class _Writer:
             b"(K\x03\x8c\x01" + order + b"NNN" + width + align + b"K" + bytes([flags]) + b"tbq" + bytes([slot])
         )
 
-    def array(self, array: Array) -> None:
+    def refusal(self, where: str, found: str) -> RecordError:
+        return RecordError("cannot be stored", file=self.path, key=where, found=found, expected=EXPECTED)
+
+    def array(self, value: object, where: str) -> None:
+        if not isinstance(value, (np.ndarray, np.generic, bool, int, float, complex)):
+            raise self.refusal(where, f"{type(value).__module__}.{type(value).__qualname__}")
+        array = np.asarray(value)  # a scalar is 0-d
+        if array.dtype.kind not in "biufcUS" or array.dtype.isbuiltin == 2:  # 2: registered by some library
+            raise self.refusal(where, f"an array of dtype {array.dtype}")
         fortran = array.flags.f_contiguous and not array.flags.c_contiguous
         flat = np.ascontiguousarray(array.T if fortran else array).reshape(-1).view(np.uint8)
         shape = b"(" + b"".join(_length(n) for n in array.shape) + b"t"
-        start = _RECONSTRUCT + b"(K\x01" + shape + self.dtype(array.dtype) + (b"\x88" if fortran else b"\x89")
-        # A throw-away string of bytes (SHORT_BINBYTES, then POP) fills up to the alignment.
-        padding = -(self.file.tell() + len(start) + 3 + 9) % _ALIGNMENT
+        start = b"h\x00h\x01R(K\x01" + shape + self.dtype(array.dtype) + (b"\x88" if fortran else b"\x89")
+        # A throw-away string of bytes (SHORT_BINBYTES, then POP) fills up to numpy's alignment (``npy.ARRAY_ALIGN``).
+        padding = -(self.file.tell() + len(start) + 3 + 9) % npy.ARRAY_ALIGN
         self.file.write(start + b"C" + bytes([padding]) + bytes(padding) + b"0")
         self.file.write(b"\x8e" + struct.pack("<Q", flat.nbytes))
         self.file.write(flat.data)
         self.file.write(b"tb")
 
 
-def as_array(value: object, where: str) -> Array:
-    """Return ``value`` as an array of numbers or text; a scalar is 0-d.
-
-    Raises:
-        RecordError: ``value`` is neither an array nor a number.
-    """
-    if isinstance(value, (np.ndarray, np.generic, bool, int, float, complex)):
-        array = np.asarray(value)
-        if array.dtype.kind in "biufcUS" and array.dtype.isbuiltin != 2:  # 2: registered by some library
-            return array
-        kind: object = f"an array of dtype {array.dtype}"
-    else:
-        kind = f"{type(value).__module__}.{type(value).__qualname__}"
-    raise RecordError("cannot be stored", key=where, found=kind, expected="an array of numbers")
-
-
-def _key(key: object, where: str) -> bytes:
-    if isinstance(key, str):
-        text = key.encode("utf-8", "surrogatepass")
-        return b"X" + struct.pack("<I", len(text)) + text
-    if isinstance(key, int) and -(2**31) <= key < 2**31:
-        return b"J" + struct.pack("<i", key)
-    raise RecordError("cannot be stored", key=where, found=f"a key of type {type(key).__name__}", expected="text")
-
-
 def _length(n: int) -> bytes:
     return b"J" + struct.pack("<i", n) if n < 2**31 else b"\x8a\x08" + struct.pack("<q", n)
-
-
-PLAIN_KEY = "array"
-"""The key under which the array of a plain ``.npy`` file stands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,7 +291,7 @@ def load_record(path: str | PathLike[str]) -> Record:
     file = Path(path)
     tree = load_tree(file)
     try:
-        arrays = flatten(tree if isinstance(tree, dict) else {PLAIN_KEY: tree})
+        arrays = flatten(tree if isinstance(tree, dict) else {"array": tree})
     except UsageError as error:
         raise RecordError(str(error), file=file) from None
     path = meta_path(file)
@@ -374,7 +354,7 @@ def save_record(path: str | PathLike[str], arrays: Mapping[Any, Any], meta: Mapp
             # Arrays are aligned in the file, so that a mapped view of them is as fast as memory.
             header = io.BytesIO()
             npy.write_array_header_1_0(header, {"descr": "|O", "fortran_order": False, "shape": ()})
-            writer = _Writer(stream)
+            writer = _Writer(stream, file)
             stream.write(header.getvalue() + b"\x80\x04" + _FUNCTION + _ARGUMENTS + b"R")
             stream.write(b"(K\x01)" + writer.dtype(np.dtype(object)) + b"\x89]")
             writer.tree(arrays, "")
@@ -385,6 +365,4 @@ def save_record(path: str | PathLike[str], arrays: Mapping[Any, Any], meta: Mapp
             atomic_write(meta_path(file), json.dumps(dict(meta), indent=1) + "\n")
     except OSError as error:
         raise RecordError("cannot be written", file=file, found=error.strerror or error) from error
-    except RecordError as error:
-        raise RecordError(error.message, file=file, key=error.key, found=error.found, expected=EXPECTED) from None
     return file

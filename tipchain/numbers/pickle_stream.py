@@ -19,7 +19,6 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
-from os import fstat
 from pathlib import Path
 from stat import S_ISREG
 from types import MappingProxyType
@@ -32,12 +31,6 @@ from tipchain.framework_types import Array, Model
 _MODULES = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy.core.numeric", "numpy._core.numeric")
 _DTYPE = re.compile(r"[<>=|]?[biufcUSO][0-9]{0,10}")
 _KINDS = "biufcUS"  # numbers and text
-_MAX_NDIM = 64
-"""Axes of an array at most: NumPy's own limit."""
-_DEPTH = 100
-"""Containers inside each other at most: a choice, far above dumps' nesting and far below Python's recursion limit."""
-_SMALL = 1 << 20
-"""Bytes of a file that is read at once, which is cheaper than a mapping."""
 Bytes: TypeAlias = "bytearray | mmap.mmap"
 """The bytes of a file."""
 Streamed: TypeAlias = Any
@@ -106,13 +99,11 @@ def map_file(path: Path) -> Bytes:
         OSError: it cannot be read.
     """
     # A pipe or a device is never opened: opening one may wait for ever.
-    if not S_ISREG(path.stat().st_mode):
+    status = path.stat()
+    if not S_ISREG(status.st_mode):
         raise Refused("a folder" if path.is_dir() else "no regular file")
     with path.open("rb") as file:
-        status = fstat(file.fileno())
-        if not S_ISREG(status.st_mode):
-            raise Refused("no regular file")
-        if status.st_size < _SMALL:
+        if status.st_size < 1 << 20:  # a mapping costs more
             return bytearray(file.read())
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
 
@@ -150,7 +141,7 @@ def view(data: Bytes, span: Streamed, dtype: np.dtype[np.generic], shape: Stream
 
 def count_of(shape: object) -> int:
     """Return the number of elements of a shape out of a stream."""
-    if not isinstance(shape, tuple) or len(shape) > _MAX_NDIM:
+    if not isinstance(shape, tuple) or len(shape) > 64:  # NumPy's own limit
         raise Refused(f"an array of shape {brief(shape)}")
     for length in shape:  # a generator would double the time of small arrays
         if not isinstance(length, int) or not 0 <= length < 2**63:
@@ -316,7 +307,8 @@ class StreamReader:
             return single, 0, getattr(single, "nbytes", 0)
         if id(source) in self.done:
             return self.done[id(source)]
-        if id(source) in self.open or len(self.open) > _DEPTH:
+        # Far above dumps' nesting, and far below Python's recursion limit.
+        if id(source) in self.open or len(self.open) > 100:
             raise Refused(f"a dict that holds itself, or dicts in dicts without end, at {brief(path)}")
         self.open.add(id(source))
         items: dict[Any, Any] = source if isinstance(source, dict) else dict(enumerate(source))
@@ -494,12 +486,6 @@ class StreamReader:
         dtype = dtype_of(code)
         return _Dtype(dtype if dtype.kind == "O" else checked(dtype))
 
-    def _call_frombuffer(self, content: Streamed, dtype: Streamed, shape: Streamed, order: Streamed) -> Array:
-        array = self._array(shape, dtype, order == "F", content)
-        if not isinstance(array, np.ndarray):
-            raise Refused("an object array")
-        return array
-
     def _call_encode(self, text: Streamed, encoding: Streamed) -> bytes:
         # Protocol 2 has no bytes: Python writes them as text that latin-1 turns back.
         if encoding not in ("latin1", "latin-1") or not isinstance(text, str):
@@ -518,7 +504,9 @@ class StreamReader:
         {
             "_reconstruct": _call_reconstruct,
             "scalar": lambda reader, dtype, content: reader._array((), dtype, False, content)[()],
-            "_frombuffer": _call_frombuffer,
+            "_frombuffer": lambda reader, content, dtype, shape, order: reader._array(
+                shape, dtype, order == "F", content
+            ),
             "dtype": _call_dtype,
             "encode": _call_encode,
             "bytes": lambda _: b"",

@@ -126,14 +126,6 @@ EXACT = Tolerance(method="max", threshold=0.0)
 LOSS_GRADIENT = Tolerance(rtol=1e-4, atol=0.0)
 """rtol is of the largest RMS among the gradients of one loss."""
 
-_BACKWARD: Mapping[str, Tolerance] = {
-    # A rate is a plain number on both sides: 1e-5 would accept any rate at all.
-    "lr_*": Tolerance(rtol=1e-6, atol=0.0),
-    "loss_*": Tolerance(threshold=1e-5),
-    "gradient": Tolerance(rtol=1e-4, atol=1e-9),
-    "parameter": Tolerance(rtol=1e-2, atol=1e-9),
-    "buffer": Tolerance(rtol=1e-5, atol=1e-7),
-}
 # First match wins. Sources: the tutorial's scripts (1e-5), the reproduction guide (1e-6, 0.15 points).
 DEFAULTS: Mapping[str, Mapping[str, Tolerance]] = {
     "forward": {"*": Tolerance(threshold=1e-5)},
@@ -151,7 +143,14 @@ DEFAULTS: Mapping[str, Mapping[str, Tolerance]] = {
     "lr": {"*": Tolerance(rtol=1e-6, atol=0.0)},
     # Of the largest movement that decay makes; the rounding of what it is measured by is allowed besides.
     "regularization": {"*": Tolerance(rtol=1e-3, atol=0.0)},
-    "backward": _BACKWARD,
+    "backward": {
+        # A rate is a plain number on both sides: 1e-5 would accept any rate at all.
+        "lr_*": Tolerance(rtol=1e-6, atol=0.0),
+        "loss_*": Tolerance(threshold=1e-5),
+        "gradient": Tolerance(rtol=1e-4, atol=1e-9),
+        "parameter": Tolerance(rtol=1e-2, atol=1e-9),
+        "buffer": Tolerance(rtol=1e-5, atol=1e-7),
+    },
     # Equal pixels, normalized in another order of operations (x/255 - m)/s and (x - 255 m)/(255 s), differ by 5e-7.
     "train_data": {"length": EXACT, "*label_*": EXACT, "*": Tolerance(rtol=1e-5, atol=1e-5)},
     # What is the same in every model but no constant (a table of sines) may round; constants are compared exactly.

@@ -36,7 +36,7 @@ def compare_distribution(expected: Array, actual: Array) -> tuple[float, float]:
     below = np.searchsorted(left, values, side="right") / left.size
     distance = float(np.max(np.abs(below - np.searchsorted(right, values, side="right") / right.size)))
     if left.size == right.size:
-        return distance, _exact_tail(left.size, round(distance * left.size))
+        return distance, exact_tail(left.size, round(distance * left.size))
     scaled = distance * math.sqrt(left.size * right.size / (left.size + right.size))
     if scaled < 0.2:  # 1 to twelve digits, and the series is slow here
         return distance, 1.0
@@ -45,13 +45,8 @@ def compare_distribution(expected: Array, actual: Array) -> tuple[float, float]:
     return distance, min(1.0, max(0.0, 2 * sum(terms)))
 
 
-def least_p_value(size: int) -> float:
-    """Return the smallest p-value that `compare_distribution` can give for two samples of ``size`` values each."""
-    return _exact_tail(size, size)
-
-
-def _exact_tail(size: int, steps: int) -> float:
-    """Return P(distance >= steps / size): 2 sum (-1)^(j+1) C(2n, n-jk) / C(2n, n)."""
+def exact_tail(size: int, steps: int) -> float:
+    """Return P(distance >= steps / size) of two samples of one size: 2 sum (-1)^(j+1) C(2n, n-jk) / C(2n, n)."""
     if steps <= 0:
         return 1.0
     total = 0.0
@@ -141,8 +136,6 @@ POWER = 0.8
 """Probability of an answer that the number of runs still needed is meant for."""
 MOST_RUNS = 100_000
 """More runs than these are not planned for."""
-GRID_SHARE = 1e-3
-"""How far from a multiple of one sample's share a metric may lie, in such shares, for float32's rounding."""
 
 
 class Answer(Enum):
@@ -218,7 +211,7 @@ def grid_step(values: Sequence[float], samples: int) -> float:
     if samples <= 0:
         return 0.0
     counts = [value * samples / 100 for value in values]
-    return 100 / samples if all(abs(one - round(one)) <= GRID_SHARE for one in counts) else 0.0
+    return 100 / samples if all(abs(one - round(one)) <= 1e-3 for one in counts) else 0.0  # float32 rounds
 
 
 def _welch(variances: tuple[float, float], counts: tuple[int, int]) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""From differences to verdicts; verdicts as JSON and back, and as lines of reprod_log's diff logs."""
+"""From differences to verdicts; verdicts as JSON, and as lines of reprod_log's diff logs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TextIO
 import numpy as np
 
 from tipchain.core.files import atomic_write
-from tipchain.core.json_text import JsonObject, as_json, parse_as
+from tipchain.core.json_text import as_json
 from tipchain.core.language import escaped
 from tipchain.core.machine import collector_resting
 from tipchain.errors import ExitCode, Outcome, UsageError, exit_code, suggestion
@@ -24,8 +24,6 @@ from tipchain.numbers.compare import TensorDiff, count_outside, diff_arrays, dif
 from tipchain.numbers.dumps import flatten
 from tipchain.numbers.tolerance import Tolerance
 
-ANY = "*"
-"""In a mapping of tolerances: the rule of every tensor that is not named."""
 _KINDS = {"c": "complex", "f": "float", "i": "integer", "u": "integer", "b": "boolean"}
 
 
@@ -96,7 +94,7 @@ def _compare_one(
 ) -> Verdict:
     if name not in port:
         return Verdict(Outcome.FAIL, name, "missing in the port")
-    rule = tolerance if isinstance(tolerance, Tolerance) else tolerance.get(name, tolerance.get(ANY))
+    rule = tolerance if isinstance(tolerance, Tolerance) else tolerance.get(name, tolerance.get("*"))
     if rule is None:
         return Verdict(Outcome.ERROR, name, "no tolerance is given for this tensor")
     actual = port[name]
@@ -156,7 +154,14 @@ def judge(diff: TensorDiff, tolerance: Tolerance, *, subject: str, outside: int 
             if tolerance.threshold is not None and diff.max_abs > tolerance.threshold:
                 reason += f" · single elements differ by up to {diff.max_abs:.3g}, {_worst(diff)}"
         else:
-            outcome, reason = Outcome.FAIL, _failed(diff, tolerance, shown, most, outside)
+            count = f"{outside} / {diff.size} outside · " if outside is not None else ""
+            outcome, reason = Outcome.FAIL, f"not close · {count}{shown} · {_worst(diff)} · allowed {tolerance}"
+            if isfinite(most):
+                name = "atol" if tolerance.threshold is None else "threshold"
+                bound = Context(prec=3, rounding=ROUND_CEILING).create_decimal(
+                    Decimal(most)
+                )  # never smaller than it is
+                reason += f" · would pass with {name} >= {float(bound):g}"
         # With rtol each element is allowed something else, which no fact tells.
         taken = most / allowed if allowed else inf if most else 0.0
         share = taken if isfinite(taken) and not tolerance.rtol else None
@@ -202,25 +207,13 @@ def _not_finite(diff: TensorDiff, tolerance: Tolerance) -> str | None:
 
 def _worst(diff: TensorDiff, word: str = "worst") -> str:
     place = f" at {diff.worst_index}" if diff.worst_index else ""
-    return f"{word}{place}: expected {_number(diff.worst_expected)}, actual {_number(diff.worst_actual)}"
-
-
-def _number(value: complex) -> str:
+    both = (diff.worst_expected, diff.worst_actual)
     # Nine digits tell any two float32 apart.
-    return f"{value:.9g}" if isinstance(value, float) else str(value)
+    expected, actual = (f"{one:.9g}" if isinstance(one, float) else str(one) for one in both)
+    return f"{word}{place}: expected {expected}, actual {actual}"
 
 
-def _failed(diff: TensorDiff, tolerance: Tolerance, shown: str, needed: float, outside: int | None) -> str:
-    count = f"{outside} / {diff.size} outside · " if outside is not None else ""
-    name = "atol" if tolerance.threshold is None else "threshold"
-    way_out = ""
-    if isfinite(needed):
-        bound = Context(prec=3, rounding=ROUND_CEILING).create_decimal(Decimal(needed))  # never smaller than it is
-        way_out = f" · would pass with {name} >= {float(bound):g}"
-    return f"not close · {count}{shown} · {_worst(diff)} · allowed {tolerance}{way_out}"
-
-
-# Verdicts as JSON and back.
+# Verdicts as JSON.
 
 
 LEFT_OUT = ("share", "accepted")
@@ -228,30 +221,18 @@ LEFT_OUT = ("share", "accepted")
 
 
 def render_verdicts(verdicts: Iterable[Verdict]) -> list[dict[str, object]]:
-    """Return verdicts as values that JSON can hold; NaN, Inf and complex numbers become strings."""
+    """Return verdicts as JSON that `parse_as` reads leniently; NaN, Inf and complex numbers become strings."""
     return [
         {name: value for name, value in as_json(verdict).items() if name not in LEFT_OUT or value not in (None, "")}
         for verdict in verdicts
     ]
 
 
-def parse_verdicts(documents: Sequence[JsonObject]) -> list[Verdict]:
-    """Return the verdicts that :func:`render_verdicts` rendered.
-
-    Raises:
-        ValueError: it is something else; which name is at fault.
-    """
-    return parse_as(list[Verdict], documents, "verdicts", lenient=True)
-
-
 # Diff logs: reprod_log's lines, written once to a file and once to a stream.
 
 
 PASSED, FAILED = "diff check passed", "diff check failed"
-NOTHING = "nothing was compared"
-"""The reason where all was skipped: one side alone was recorded, say."""
 INDENT = "\t"
-_WHOLE = ("int", "uint", "bool")
 
 
 def write_diff_log(
@@ -277,34 +258,29 @@ def write_diff_log(
     lines: list[str] = []
     for verdict in verdicts:
         tolerance = tolerances if isinstance(tolerances, Tolerance) else tolerances.get(verdict.subject)
-        lines += verdict_lines(verdict, tolerance, name=verdict.subject.removeprefix(f"{stage}/"))
+        lines.append(f"{escaped(verdict.subject.removeprefix(f'{stage}/'))}: ")
+        # Statistics, and a sentence where they are not enough.
+        said = good = verdict.outcome is Outcome.PASS
+        if verdict.diff is not None and verdict.diff.size and tolerance is not None:
+            if tolerance.threshold is None:
+                # reprod_log has no such rule; the line is shaped like its own.
+                lines.append(method_line("max", verdict.diff.max_abs, passed=good))
+            else:
+                more, good = method_lines(statistics(verdict.diff), tolerance.methods, tolerance.threshold)
+                lines += more
+            said = good is (verdict.outcome is Outcome.PASS) and verdict.outcome is not Outcome.SKIP
+        if not said or verdict.outcome is Outcome.ERROR:
+            lines.append(f"{INDENT}{verdict.outcome.value}: {escaped('; '.join(verdict.reason.split(chr(10))))}")
     passed = exit_code(verdict.outcome for verdict in verdicts) is ExitCode.PASSED
     skipped = bool(verdicts) and all(verdict.outcome is Outcome.SKIP for verdict in verdicts)
-    log_lines([*lines, PASSED if passed else NOTHING if skipped else FAILED], path, stream)
+    log_lines([*lines, PASSED if passed else "nothing was compared" if skipped else FAILED], path, stream)
     return passed
-
-
-def verdict_lines(verdict: Verdict, tolerance: Tolerance | None, *, name: str) -> list[str]:
-    """Return a verdict's lines: statistics, and a sentence where they are not enough."""
-    lines, said = [f"{escaped(name)}: "], verdict.outcome is Outcome.PASS
-    if verdict.diff is not None and verdict.diff.size and tolerance is not None:
-        if tolerance.threshold is None:
-            # reprod_log has no such rule; the line is shaped like its own.
-            good = verdict.outcome is Outcome.PASS
-            lines.append(method_line("max", verdict.diff.max_abs, passed=good))
-        else:
-            more, good = method_lines(statistics(verdict.diff), tolerance.methods, tolerance.threshold)
-            lines += more
-        said = good is (verdict.outcome is Outcome.PASS) and verdict.outcome is not Outcome.SKIP
-    if not said or verdict.outcome is Outcome.ERROR:
-        lines.append(f"{INDENT}{verdict.outcome.value}: {escaped('; '.join(verdict.reason.split(chr(10))))}")
-    return lines
 
 
 def statistics(diff: TensorDiff) -> dict[str, float]:
     """Return the three statistics under reprod_log's names; of integers, max and min are integers."""
     values = {"mean": diff.mean_abs, "max": diff.max_abs, "min": diff.min_abs}
-    if diff.size and diff.expected_dtype.startswith(_WHOLE) and diff.actual_dtype.startswith(_WHOLE):
+    if diff.size and all(one.startswith(("int", "uint", "bool")) for one in (diff.expected_dtype, diff.actual_dtype)):
         values |= {"max": int(diff.max_abs), "min": int(diff.min_abs)}
     return values
 

@@ -398,13 +398,13 @@ def parse_report(data: JsonObject) -> RunReport:
         raise ValueError(f"format {data['format']!r}, expected {FORMAT}")
     stated = parse_as(int, data["exit_code"], "exit_code")
     results = parse_as(tuple[Result, ...], data["results"], "results", lenient=True)
-    verdicts: Sequence[Verdict] = ()
+    verdicts: tuple[Verdict, ...] = ()
     if data["verdicts"]:  # a chain's report needs no numpy
-        from tipchain.numbers.verdicts import parse_verdicts
+        from tipchain.numbers.verdicts import Verdict as _Verdict
 
-        verdicts = parse_verdicts(data["verdicts"])
+        verdicts = parse_as(tuple[_Verdict, ...], data["verdicts"], "verdicts", lenient=True)
     rest = parse_as(RunReport, {**data, "results": [], "verdicts": []}, lenient=True)
-    return replace(rest, stated=stated, results=results, verdicts=tuple(verdicts))
+    return replace(rest, stated=stated, results=results, verdicts=verdicts)
 
 
 def _verdicts_json(verdicts: Sequence[Verdict]) -> list[dict[str, object]]:

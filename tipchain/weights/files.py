@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -114,12 +113,10 @@ def load_torch_weights(model: Model, path: Path) -> dict[str, Tensor]:
         WeightsError: it cannot be read, or not every key fits.
     """
     state, own = read_torch_state(path), model.state_dict()
-    given: Json = OrderedDict(state)
-    # The versions of layers, without which some refuse to load.
-    if state.keys() == own.keys() and hasattr(own, "_metadata"):
-        given.__dict__.update(own.__dict__)
+    if fits := state.keys() == own.keys():
+        own.update(state)  # it has the versions of layers, without which some refuse to load
     try:
-        model.load_state_dict(given, strict=True)
+        model.load_state_dict(own if fits else state, strict=True)
     except RuntimeError as error:
         raise WeightsError("does not fit the torch model", file=path, found=str(error)) from error
     return state
@@ -144,8 +141,6 @@ _STORAGES = MappingProxyType(
 """Source: ``torch.storage._storage_type_to_dtype_map``, without the dtypes that Paddle lacks."""
 _BITS = MappingProxyType({**{name: name for name in _STORAGES.values()}, "bfloat16": "int16"})
 """torch's dtypes to numpy's of the same width that torch.from_numpy takes."""
-_MAGIC = 0x1950A86A20F9469CFC6C
-"""The beginning of files before torch 1.6: torch.serialization.MAGIC_NUMBER."""
 _LOCAL_HEADER = struct.Struct("<26xHH")
 """Lengths of the name and of the field after it, at the end of a zip entry's header."""
 
@@ -228,15 +223,12 @@ class _TorchStream(StreamReader):
 
     def value(self, value: Streamed, path: str) -> Streamed:
         """Return a tensor, and the name of a dtype as text."""
-        if isinstance(value, _Tensor):
-            return self._tensor(value)
-        return value.name if isinstance(value, Global) else super().value(value, path)
-
-    def _tensor(self, tensor: _Tensor) -> Tensor:
+        if not isinstance(value, _Tensor):
+            return value.name if isinstance(value, Global) else super().value(value, path)
         import torch
 
-        storage, shape, strides = tensor.storage, tensor.shape, tensor.strides
-        numbers = (tensor.offset, *strides) if isinstance(strides, tuple) else (None,)
+        storage, shape, strides = value.storage, value.shape, value.strides
+        numbers = (value.offset, *strides) if isinstance(strides, tuple) else (None,)
         if not isinstance(storage, _Storage) or not all(isinstance(n, int) and 0 <= n < 2**62 for n in numbers):
             raise Refused("a tensor without storage")
         if len(strides) != len(shape):
@@ -247,7 +239,7 @@ class _TorchStream(StreamReader):
         start, stop = self.storages[storage.key]
         bits = np.dtype(_BITS[storage.dtype])
         size = bits.itemsize
-        first = start + (storage.start + tensor.offset) * size
+        first = start + (storage.start + value.offset) * size
         if not count:
             array = np.zeros(shape, bits)
         else:
@@ -265,9 +257,23 @@ def _read_archive(path: Path) -> Streamed:
     data = map_file(path)
     if data[:4] == b"PK":
         with ZipFile(path) as archive:
-            return _read_zip(archive, data)
+            entries = {entry.filename: _place(entry, data) for entry in archive.infolist()}
+        (pickled,) = [name for name in entries if name.endswith("/data.pkl")] or [""]
+        if not pickled or pickled.replace("data.pkl", "constants.pkl") in entries:
+            raise Refused("a TorchScript archive" if pickled else "a zip archive without data.pkl")
+        top = pickled.removesuffix("data.pkl")
+        if bytes(data[slice(*entries.get(f"{top}byteorder", (0, 0)))]) == b"big":
+            raise Refused("a file that was written on a big-endian machine")
+        start, stop = entries[pickled]
+        stream = _TorchStream(data, start)
+        root = stream.read()
+        if stream.at > stop:
+            raise Refused("a pickle stream that goes on behind its entry")
+        known = (key for key in stream.mentioned if f"{top}data/{key}" in entries)
+        stream.storages = {key: entries[f"{top}data/{key}"] for key in known}
+        return stream.finish(root)
     stream = _TorchStream(data)
-    if stream.read() != _MAGIC:
+    if stream.read() != 0x1950A86A20F9469CFC6C:  # torch.serialization.MAGIC_NUMBER, of files before torch 1.6
         raise Refused("a file that torch.save did not write")
     _version, facts = stream.read(), stream.read()
     if not isinstance(facts, dict) or facts.get("little_endian") is not True:
@@ -280,23 +286,6 @@ def _read_archive(path: Path) -> Streamed:
         if count < 0 or at > len(data):
             raise Refused(f"a storage that ends {at - len(data)} bytes behind the file")
         stream.storages[key] = start, at
-    return stream.finish(root)
-
-
-def _read_zip(archive: ZipFile, data: Bytes) -> Streamed:
-    entries = {entry.filename: _place(entry, data) for entry in archive.infolist()}
-    (pickled,) = [name for name in entries if name.endswith("/data.pkl")] or [""]
-    if not pickled or pickled.replace("data.pkl", "constants.pkl") in entries:
-        raise Refused("a TorchScript archive" if pickled else "a zip archive without data.pkl")
-    top = pickled.removesuffix("data.pkl")
-    if bytes(data[slice(*entries.get(f"{top}byteorder", (0, 0)))]) == b"big":
-        raise Refused("a file that was written on a big-endian machine")
-    start, stop = entries[pickled]
-    stream = _TorchStream(data, start)
-    root = stream.read()
-    if stream.at > stop:
-        raise Refused("a pickle stream that goes on behind its entry")
-    stream.storages = {key: entries[f"{top}data/{key}"] for key in stream.mentioned if f"{top}data/{key}" in entries}
     return stream.finish(root)
 
 
@@ -408,12 +397,6 @@ def _verified(path: Path, write: Callable[[Path], list[str]]) -> None:
 # Paddle weight files: written, and read without running what is in them. None of it needs torch.
 
 
-NAME_TABLE = "StructuredToParameterName@@"
-"""Entry that paddle.save adds: the internal names of parameters."""
-FEW = 2**10
-"""Elements up to which a copy takes less time than sharing a tensor's memory does."""
-
-
 SAFE_DTYPES = {
     "F64": "f8",
     "F32": "f4",
@@ -456,7 +439,7 @@ def read_paddle_file(path: Path) -> dict[str, Nested]:
         state = stream.finish(stream.read())
     if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
         raise WeightsError("holds no state dict", file=path, found=type(state).__name__, expected="tensors by name")
-    state.pop(NAME_TABLE, None)
+    state.pop("StructuredToParameterName@@", None)  # paddle.save adds the internal names of parameters
     # Older versions save a tensor as (internal name, array).
     return {
         key: value[1] if (isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], np.ndarray)) else value
@@ -484,7 +467,7 @@ def _set_state(model: Model, state: Mapping[str, object], path: Path) -> None:
 
 def view_of(tensor: Tensor) -> Array:
     """Return a Paddle tensor's values, many uncopied, bfloat16 as its bits (uint16)."""
-    large = prod(tensor.shape) > FEW and tensor.place.is_cpu_place()
+    large = prod(tensor.shape) > 2**10 and tensor.place.is_cpu_place()  # fewer are copied faster than shared
     if large and dtype_name(tensor) in ("float32", "float64", "int64", "int32"):
         shared: Array = np.from_dlpack(tensor.detach())
         return shared

@@ -13,7 +13,6 @@ from tipchain.framework_types import Model
 from tipchain.weights.sides import NOT_IN_PORT, NOT_IN_TORCH, Target, join, paddle_layers, torch_layers
 
 FORM = "text on both sides, such as  backbone.fc: classifier.0  (numbers in quotes)"
-LIST = "a list of layers or tensors that one model lacks, such as  [pooler, head.aux]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +52,8 @@ def read_names(path: Path) -> NameMap:
     names = dict(reader.document.data)
     ignore = names.pop("ignore", [])
     if not isinstance(ignore, list) or not all(isinstance(one, str) for one in ignore):
-        raise reader.error("ignore", "is no list of names", found=repr(ignore), expected=LIST)
+        expected = "a list of layers or tensors that one model lacks, such as  [pooler, head.aux]"
+        raise reader.error("ignore", "is no list of names", found=repr(ignore), expected=expected)
     if isinstance(names.get("names"), dict) and len(names) == 1:
         names, reader = names["names"], reader.mapping("names")
     for key, value in names.items():

@@ -33,6 +33,7 @@ from tipchain.weights.sides import (
     only_in_torch,
     paddle_layers,
     torch_layers,
+    without,
 )
 from tipchain.weights.structure import (
     Leaf,
@@ -71,7 +72,10 @@ class UnmatchedError(WeightsError):
         in_full: bool = False,
     ) -> None:
         self.problems, self.skeleton = tuple(problems), tuple(skeleton)
-        self._shown = self.problems if in_full else tuple(_first_of_each(self.problems))
+        self._shown = list(self.problems) if in_full else []
+        if not in_full:  # the first of each kind, and how many more there are
+            for kind, (head, *others) in group_by(self.problems, lambda text: text.partition(": ")[0]).items():
+                self._shown += [head, f"… and {len(others)} more that are {kind}"] if others else [head]
         first = _rows(self._shown)
         hint = None
         if self.skeleton:
@@ -108,7 +112,7 @@ def _unlike(structure: Structure) -> Structure:
     missing = [leaf for leaf in structure.missing if leaf not in alike.values()]
     if not (unknown or missing or structure.doubts):
         return structure
-    pairs = [LeafPair(expected=leaf, actual=twin, evidence="name") for leaf, twin in alike.items()]
+    pairs = [LeafPair(expected=leaf, actual=twin) for leaf, twin in alike.items()]
     return replace(structure, pairs=[*structure.pairs, *pairs], unknown=unknown, missing=missing)
 
 
@@ -123,14 +127,6 @@ def _problems(found: Structure) -> Iterator[str]:
         partners = ", ".join(doubt.actual[:3]) + (", …" if len(doubt.actual) > 3 else "")
         for name in doubt.expected:
             yield f"ambiguous: {name} may be {partners}: {doubt.why}"
-
-
-def _first_of_each(problems: Iterable[str]) -> Iterator[str]:
-    """Yield the first problem of each kind, and how many more there are."""
-    for kind, (first, *more) in group_by(problems, lambda text: text.partition(": ")[0]).items():
-        yield first
-        if more:
-            yield f"… and {len(more)} more that are {kind}"
 
 
 def _rows(problems: Iterable[str]) -> list[str]:
@@ -148,8 +144,7 @@ def _skeleton(found: Structure, likely: Mapping[str, tuple[str, ...]], every: It
     layers = [(_layer(pair.expected), _layer(pair.actual)) for pair in found.pairs]
     alone = {leaf.name for leaf in (*found.unknown, *found.missing)}
     torch_layers = _whole_layers(found.unknown, {one for one, other in layers if other not in port_opened})
-    port_layers = _whole_layers(found.missing, {other for one, other in layers if one not in opened})
-    free = dict(port_layers)
+    free = _whole_layers(found.missing, {other for one, other in layers if one not in opened})
     lone = []
     for name, shapes in torch_layers.items():
         candidates = [port for port, other in free.items() if other == shapes]
@@ -366,14 +361,14 @@ class _Matching:
         every = [slot.name for layer in torch_layers(torch_model) for slot in layer.slots]
         self.left = [name for name in every if only_in_torch(name, self.names)]
         ignored = [target for name, target in self.names.items() if name.startswith(NOT_IN_TORCH)]
-        self.kept = [name for name in paddle_model.state_dict() if _is_below(name, ignored)]
+        self.kept = [name for name in paddle_model.state_dict() if _scope(name, ignored)]
         self.zeros = tuple(slot for layer in paddle for slot in layer.slots if slot.fixed)
         self.assumed: list[str] = []
 
     def match(self) -> Match:
         given = {slot.name: leaf for leaf, (_, slot) in self.port.items() if slot.name in self.names}
         settled = [
-            LeafPair(expected=leaf, actual=given[slot.name], evidence="given")
+            LeafPair(expected=leaf, actual=given[slot.name], given=True)
             for leaf, (_, slot) in self.torch.items()
             if slot.name in given
         ]
@@ -475,7 +470,7 @@ class _Matching:
                     for mine, _, _ in slots
                     if mine.name != join(path, mine.leaf)
                 )
-                if path != layer.torch_path and any(pair.evidence != "given" for pair in own):
+                if path != layer.torch_path and any(not pair.given for pair in own):
                     moved.append((path, layer.path))
                 continue
             for pair, (mine, its, target) in zip(own, slots, strict=True):
@@ -486,7 +481,7 @@ class _Matching:
                 elif len(its.parts) > 1:
                     name = Target(names=tuple(part.names[0] for part in its.parts))
                 resolved[mine.name] = str(name)
-                if pair.evidence != "given" and (mine.name != its.name or not target.plain):
+                if not pair.given and (mine.name != its.name or not target.plain):
                     moved.append((mine.name, str(target)))
         whole_walk = {layer.path for layer in paddle_layers(self.models[1], self.names)}
         if not moved and whole_walk.issuperset(layer.path for layer, _ in self.port.values()):
@@ -498,38 +493,39 @@ class _Matching:
 
     def _layout(self, pair: LeafPair) -> Target | str:
         """Return how the port keeps a tensor of torch's, or why that is open."""
-        given = pair.evidence == "given"
         (layer, slot), (port, its) = self.torch[pair.expected], self.port[pair.actual]
         plain = Target(names=(_own_name(port, its),))
-        if slot.shape == its.shape and (len(its.parts) > 1 or given or layer.kind == port.kind != OWN_KIND):
+        if slot.shape == its.shape and (len(its.parts) > 1 or pair.given or layer.kind == port.kind != OWN_KIND):
             return plain
         flat, other = squeezed(slot.shape), squeezed(its.shape)
         kinds = {layer.kind, port.kind} - {OWN_KIND}
         matrix = len(flat) == 2 and OWN_KIND in (layer.kind, port.kind) and kinds <= MATRIX_KINDS
         turned: bool | None = flat != other
         across = bool(kinds & KERNEL_KINDS) and not turned and not widens(slot.shape, its.shape)
-        problem = ""
-        if len(kinds) > 1 and not kinds <= MATRIX_KINDS:
-            problem = f"layout: {slot.name} belongs to {layer.kind} in torch, {plain} to {port.kind} in the port"
-        elif not kinds and len(flat) != len(other) and len(its.parts) == 1:
-            turned = self._joined(slot, its)
-        elif len(its.parts) > 1 or across or (turned and not (matrix and flat == other[::-1])):
+        mixed = len(kinds) > 1 and not kinds <= MATRIX_KINDS
+        if not kinds and len(flat) != len(other) and len(its.parts) == 1:
+            ways = [one for one in (False, True) if joins(flat, other[::-1] if one else other)]
+            turned = next((one for one in ways if not one or len(other) == 2), None)
+            if turned is not None:
+                how = "transposed, and with its axes joined" if turned else "with its axes joined"
+                self.assumed.append(
+                    f"{slot.name} {list(slot.shape)} is {list(its.shape)} in the port: taken as the same {how}"
+                )
+        elif not mixed and (len(its.parts) > 1 or across or (turned and not (matrix and flat == other[::-1]))):
             turned = None
-        elif matrix and flat == flat[::-1] and not given:
+        elif matrix and flat == flat[::-1] and not pair.given:
             turned = self._turned(pair)
             if turned is None:
-                problem = (
+                return (
                     f"layout: {slot.name} {list(slot.shape)} belongs to {kind_text(layer.kind)} in torch and to "
                     f"{kind_text(port.kind)} in the port; it is square, so its shape does not show whether it must be transposed"
                 )
         if turned is None:
-            problem = (
-                problem or f"shape: {slot.name} is {list(slot.shape)}, {plain} {list(its.shape)} in torch's layout"
-            )
-        elif turned and len(other) != 2:
-            problem = f"layout: {slot.name} {list(slot.shape)} would be {plain} {list(its.shape)} transposed"
-        if problem:
-            return problem
+            return f"shape: {slot.name} is {list(slot.shape)}, {plain} {list(its.shape)} in torch's layout"
+        if turned and len(other) != 2:
+            return f"layout: {slot.name} {list(slot.shape)} would be {plain} {list(its.shape)} transposed"
+        if mixed:
+            return f"layout: {slot.name} belongs to {layer.kind} in torch, {plain} to {port.kind} in the port"
         stored = its.shape[::-1] if turned else its.shape
         return replace(plain, turned=bool(turned), shape=None if slot.shape == stored else slot.shape)
 
@@ -552,29 +548,6 @@ class _Matching:
             return False
         return None
 
-    def _joined(self, torch: TensorSlot, paddle: TensorSlot) -> bool | None:
-        """Tell whether joined axes are transposed too, None where joining does not do."""
-        flat, other = squeezed(torch.shape), squeezed(paddle.shape)
-        ways = [turned for turned in (False, True) if joins(flat, other[::-1] if turned else other)]
-        ways = [turned for turned in ways if not turned or len(other) == 2]
-        if not ways:
-            return None
-        how = "transposed, and with its axes joined" if ways[0] else "with its axes joined"
-        self.assumed.append(
-            f"{torch.name} {list(torch.shape)} is {list(paddle.shape)} in the port: taken as the same {how}"
-        )
-        return ways[0]
-
-
-def without(layers: Iterable[LayerTensors], drop: Callable[[TensorSlot], bool]) -> list[LayerTensors]:
-    """Return layers without some of their tensors; those that lose all are left out."""
-    kept = []
-    for layer in layers:
-        slots = tuple(slot for slot in layer.slots if not drop(slot))
-        if slots:
-            kept.append(layer if len(slots) == len(layer.slots) else replace(layer, slots=slots))
-    return kept
-
 
 def matchable_layers(
     torch_model: Model, paddle_model: Model, names: Mapping[str, str], opened: frozenset[str] = frozenset()
@@ -595,10 +568,6 @@ def matchable_layers(
         without(torch, lambda slot: only_in_torch(slot.name, names)),
         without(port, lambda slot: slot.name.startswith(NOT_IN_TORCH)),
     )
-
-
-def _is_below(name: str, paths: Iterable[str]) -> bool:
-    return any(name == path or name.startswith(f"{path}.") for path in paths)
 
 
 def refuse(problems: Sequence[str]) -> None:
@@ -675,7 +644,7 @@ def _leaf(layer: LayerTensors, slot: TensorSlot, *, again: bool, scope: str) -> 
 
 def _scope(path: str, names: Iterable[str]) -> str:
     """Return the innermost layer at or above ``path``; "" is the model."""
-    return max((one for one in names if _is_below(path, (one,))), key=len, default="")
+    return max((one for one in names if path == one or path.startswith(f"{one}.")), key=len, default="")
 
 
 def _own_name(layer: LayerTensors, slot: TensorSlot) -> str:

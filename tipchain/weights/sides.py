@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -12,7 +12,7 @@ import numpy as np
 from tipchain.errors import WeightsError
 from tipchain.facts.layers import OWN, storage_of
 from tipchain.facts.packed import Packed, cell_tensors, packed_tensors
-from tipchain.facts.settings import OWN_KIND, Storage
+from tipchain.facts.settings import OWN_KIND
 from tipchain.framework_types import Array, Model, Tensor
 
 
@@ -198,12 +198,8 @@ _PARAMETRIZED = re.compile(rf"^parametrizations\.(\w+)\.({'|'.join(map(re.escape
 # The layers of a torch model, in the terms that it is matched with a Paddle model in.
 
 
-def torch_layers(model: object) -> list[LayerTensors]:
+def torch_layers(module: Model, path: str = "") -> list[LayerTensors]:
     """Return a torch model's layers that hold tensors which Paddle has too, in order of declaration."""
-    return [layer for layer in _walk_torch(model, "") if layer.slots]
-
-
-def _walk_torch(module: Model, path: str) -> Iterator[LayerTensors]:
     stored = storage_of(module, "torch") or OWN
     tensors = dict(_own_tensors(module))
     from torch.nn.parameter import Parameter, is_lazy
@@ -233,10 +229,11 @@ def _walk_torch(module: Model, path: str) -> Iterator[LayerTensors]:
         for leaf, (kind, tensor) in tensors.items()
         if leaf not in stored.dropped
     )
-    yield LayerTensors(path=path, torch_path=path, kind=stored.kind, slots=slots)
+    layers = [LayerTensors(path=path, torch_path=path, kind=stored.kind, slots=slots)] if slots else []
     for name, child in inside.items():
         if child is not None:
-            yield from _walk_torch(child, join(path, name))
+            layers += torch_layers(child, join(path, name))
+    return layers
 
 
 def _own_tensors(layer: Model) -> Iterator[tuple[str, tuple[TensorKind, Tensor]]]:
@@ -270,9 +267,7 @@ def paddle_layers(
     inverse = {target.names[0]: torch for torch, target in targets.items() if len(target.names) == 1}
     walk = _PaddleWalk(model, inverse, {one for target in targets.values() for one in target.names}, open_)
     layers = [layer for layer in walk.layers(model, "", inverse.get("", "")) if layer.slots]
-    joined = {torch: target for torch, target in targets.items() if len(target.names) > 1}
-    if joined:
-        layers = _join_slots(layers, joined)
+    layers = _join_slots(layers, {torch: target for torch, target in targets.items() if len(target.names) > 1})
     return [
         replace(
             layer, slots=tuple(targets[slot.name].apply(slot) if slot.name in targets else slot for slot in layer.slots)
@@ -307,14 +302,29 @@ class _PaddleWalk:
                 own_skip = skip.union(map(id, inside))
             else:
                 start = f"{path}." if path else ""
-                own = [[name for name in self._names(one.tensors[0]) if name.startswith(start)] for one in tensors]
-                slots = tuple(
-                    self._slot(torch_path, one, "parameter", names) for one, names in zip(tensors, own, strict=True)
-                )
-                yield LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=slots, inner=True)
+                names = [[name for name in self._names(one.tensors[0]) if name.startswith(start)] for one in tensors]
+                both = zip(tensors, names, strict=True)
+                slots = [self._slot(torch_path, one, "parameter", given) for one, given in both]
+                yield LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=tuple(slots), inner=True)
                 own_skip = skip = skip.union(id(tensor) for one in tensors for tensor in one.tensors)
-        yield self._plain(layer, path, torch_path, stored, own_skip)
-        torch_names = {paddle: torch for torch, paddle in (stored or OWN).children.items()}
+        # What the layer itself holds.
+        kind = f"{UNSUPPORTED}{type(layer).__name__}" if stored is None else stored.kind
+        stored = stored or OWN
+        fixed = {one.leaf for one in cell_tensors(layer) if one.fixed} if kind.endswith("Cell") else set()
+        leaves = {paddle: torch for torch, paddle in stored.renamed.items()}
+        slots = []
+        for own, (tensor_kind, tensor) in _own_tensors(layer):
+            if id(tensor) in own_skip:
+                continue
+            leaf = leaves.get(own, own)
+            transpose = leaf in stored.transposed and tensor.ndim == 2
+            single = Packed(leaf=leaf, tensors=(tensor,), transpose=transpose, fixed=leaf in fixed)
+            slot = self._slot(
+                torch_path, single, "buffer" if leaf in stored.buffers else tensor_kind, [join(path, own)]
+            )
+            slots.append(replace(slot, shape=_torch_shape(layer, stored.kind, leaf, slot)))
+        yield LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=tuple(slots))
+        torch_names = {paddle: torch for torch, paddle in stored.children.items()}
         for name, child in layer._sub_layers.items():  # noqa: SLF001
             if child is not None:
                 here, there = join(path, name), join(torch_path, torch_names.get(name, name))
@@ -338,30 +348,6 @@ class _PaddleWalk:
 
     def _names(self, tensor: object) -> list[str]:
         return self.names.get(id(tensor), [])
-
-    def _plain(
-        self, layer: Model, path: str, torch_path: str, stored: Storage | None, skip: frozenset[int]
-    ) -> LayerTensors:
-        """Return the tensors that the layer at ``path`` itself holds."""
-        if stored is None:
-            kind, stored = f"{UNSUPPORTED}{type(layer).__name__}", OWN
-        else:
-            kind = stored.kind
-        fixed = {one.leaf for one in cell_tensors(layer) if one.fixed} if kind.endswith("Cell") else set()
-        leaves = {paddle: torch for torch, paddle in stored.renamed.items()}
-        slots = []
-        for own, (tensor_kind, tensor) in _own_tensors(layer):
-            if id(tensor) in skip:
-                continue
-            leaf = leaves.get(own, own)
-            transpose = leaf in stored.transposed and tensor.ndim == 2
-            single = Packed(leaf=leaf, tensors=(tensor,), transpose=transpose, fixed=leaf in fixed)
-            slot = self._slot(
-                torch_path, single, "buffer" if leaf in stored.buffers else tensor_kind, [join(path, own)]
-            )
-            shape = _torch_shape(layer, stored.kind, leaf, slot)
-            slots.append(slot if shape == slot.shape else replace(slot, shape=shape))
-        return LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=tuple(slots))
 
     def _slot(self, torch_path: str, packed: Packed, kind: TensorKind, own: Sequence[str]) -> TensorSlot:
         again = all(id(tensor) in self.seen for tensor in packed.tensors)
@@ -426,8 +412,17 @@ def _join_slots(layers: list[LayerTensors], joined: Mapping[str, Target]) -> lis
             LayerTensors(path=" + ".join(target.names), torch_path=torch_name, kind=OWN_KIND, slots=(whole,))
         )
         used.update(id(piece) for piece in pieces)
-    kept = [replace(layer, slots=tuple(slot for slot in layer.slots if id(slot) not in used)) for layer in layers]
-    return [layer for layer in kept if layer.slots] + layers_joined
+    return without(layers, lambda slot: id(slot) in used) + layers_joined
+
+
+def without(layers: Iterable[LayerTensors], drop: Callable[[TensorSlot], bool]) -> list[LayerTensors]:
+    """Return layers without some of their tensors; those that lose all are left out."""
+    kept = []
+    for layer in layers:
+        slots = tuple(slot for slot in layer.slots if not drop(slot))
+        if slots:
+            kept.append(layer if len(slots) == len(layer.slots) else replace(layer, slots=slots))
+    return kept
 
 
 def torch_view(model: object, names: Mapping[str, str] | None = None) -> Iterator[TensorSlot]:

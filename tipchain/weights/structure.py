@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from math import prod
 from operator import and_
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from tipchain.facts.settings import OWN_KIND
 
@@ -32,7 +32,6 @@ Path = tuple[str, ...]
 Key = Hashable
 Item = TypeVar("Item")
 Mark = TypeVar("Mark", bound=Hashable)
-Evidence = Literal["given", "content", "name", "order"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -74,12 +73,12 @@ class LeafPair:
     Attributes:
         expected: torch's.
         actual: Paddle's.
-        evidence: the weakest that was needed, for them or for a container that they are in.
+        given: whether the user says so.
     """
 
     expected: Leaf
     actual: Leaf
-    evidence: Evidence
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +127,7 @@ def match_by_structure(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> Structu
             continue
         keys = _keys(torch_leaves, port_leaves)
         one, other = (_forest([leaf for leaf in side if leaf in keys], keys) for side in (torch_leaves, port_leaves))
-        _match_nodes(one, other, "content", structure)
+        _match_nodes(one, other, structure)
     matched = {id(leaf) for pair in structure.pairs for leaf in (pair.expected, pair.actual)}
     doubtful = {id(leaf) for doubt in structure.doubts for leaf in doubt.leaves}
     spoken = {name for doubt in structure.doubts for name in doubt.actual}
@@ -217,12 +216,8 @@ def joins(shape: Shape, other: Shape) -> bool:
     return not sizes
 
 
-LEVELS = 4
-"""Levels of likeness."""
-
-
 def _likeness(leaf: Leaf) -> tuple[Key, ...]:
-    """Return the common properties of matching leaves at each level, the strictest first.
+    """Return the common properties of matching leaves at each of four levels, the strictest first.
 
     A user's own class on one side may be the framework's layer on the other; axes of 1 may differ. Where kinds differ,
     so may the order of a matrix's two axes, which is no evidence then. What both keep in classes of their own under one name may
@@ -248,7 +243,7 @@ def _keys(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> dict[Leaf, Key]:
     rest = [list(torch), list(paddle)]
     for shared in (True, False):
         rest = [[leaf for leaf in side if shared or not leaf.again] for side in rest]
-        for level in range(LEVELS):
+        for level in range(4):
             torch_counts, port_counts = (Counter(_likeness(leaf)[level] for leaf in side) for side in rest)
             even = {key for key, count in torch_counts.items() if port_counts[key] == count}
             for side in rest:
@@ -262,11 +257,10 @@ def _keys(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> dict[Leaf, Key]:
 def _all_named_alike(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> list[LeafPair]:
     """Return the pairs of equal names, none unless each leaf has a partner that it may belong to."""
     named = {leaf.path: leaf for leaf in paddle}
-    partners = [(leaf, named.get(leaf.path)) for leaf in torch]
     pairs = [
-        LeafPair(expected=leaf, actual=partner, evidence="name")
-        for leaf, partner in partners
-        if partner is not None and not set(_likeness(leaf)).isdisjoint(_likeness(partner))
+        LeafPair(expected=leaf, actual=partner)
+        for leaf in torch
+        if (partner := named.get(leaf.path)) and not set(_likeness(leaf)).isdisjoint(_likeness(partner))
     ]
     return pairs if len(pairs) == len(torch) == len(paddle) else []
 
@@ -313,7 +307,7 @@ def _forest(leaves: Sequence[Leaf], keys: Mapping[Leaf, Key]) -> list[_Node]:
 # One pair of containers
 
 
-def _match_nodes(torch: list[_Node], paddle: list[_Node], evidence: Evidence, found: Structure) -> None:
+def _match_nodes(torch: list[_Node], paddle: list[_Node], found: Structure) -> None:
     depths = []
     for side in (torch, paddle):
         depth = 0
@@ -323,14 +317,13 @@ def _match_nodes(torch: list[_Node], paddle: list[_Node], evidence: Evidence, fo
     scope = _Scope(torch, paddle, depths)
     scope.decide()
     found.doubts += scope.doubts
-    for one, (other, how) in scope.decided.items():
-        if how == "order":
+    for one, other in scope.decided.items():
+        if one in scope.by_order:
             found.by_order.append((one.own_name, other.own_name))
-        weakest: Evidence = "order" if "order" in (how, evidence) else "name" if "name" in (how, evidence) else how
         if one.children or other.children:
-            _match_nodes([one], [other], weakest, found)
+            _match_nodes([one], [other], found)
         else:
-            found.pairs.append(LeafPair(expected=one.leaves[0], actual=other.leaves[0], evidence=weakest))
+            found.pairs.append(LeafPair(expected=one.leaves[0], actual=other.leaves[0]))
 
 
 class _Scope:
@@ -339,7 +332,8 @@ class _Scope:
     def __init__(self, torch: list[_Node], paddle: list[_Node], depths: Sequence[int]) -> None:
         self.depths = depths
         self.sides = torch, paddle
-        self.decided: dict[_Node, tuple[_Node, Evidence]] = {}  # Paddle's node by torch's
+        self.decided: dict[_Node, _Node] = {}  # Paddle's node by torch's
+        self.by_order: set[_Node] = set()
         self.doubts: list[Doubt] = []
 
     def decide(self) -> None:
@@ -353,13 +347,13 @@ class _Scope:
         pending = []
         for torch, paddle in classes.values():
             if len(torch) == len(paddle) == 1:
-                self.decided[torch[0]] = paddle[0], "content"
+                self.decided[torch[0]] = paddle[0]
             elif torch and paddle:
                 partners = self._by_names(torch, paddle)
                 if partners is None:
                     self._doubt(torch, paddle, "equal names and numbers contradict each other")
                     continue
-                self.decided.update((one, (other, "name")) for one, other in partners.items())
+                self.decided |= partners
                 taken = set(partners.values())
                 pending.append(
                     ([node for node in torch if node not in partners], [node for node in paddle if node not in taken])
@@ -426,7 +420,7 @@ class _Scope:
         if len(torch) != len(paddle):
             return  # some are unknown, or missing: which is not known either
         pairs, several = list(zip(torch, paddle, strict=True)), len(torch) > 1
-        known = [(near, image) for near, (image, how) in self.decided.items() if how != "order"]
+        known = [(near, image) for near, image in self.decided.items() if near not in self.by_order]
         if several and self.doubts:
             self._doubt(torch, paddle, f"{self.doubts[0].expected[0]} beside it is uncertain, too")
             return
@@ -434,7 +428,8 @@ class _Scope:
             if any((one.start < near.start) != (other.start < image.start) for one, other in pairs):
                 self._doubt(torch, paddle, f"the two models declare it and {near.own_name} in different orders")
                 return
-        self.decided.update((one, (other, "order" if several else "content")) for one, other in pairs)
+        self.decided |= dict(pairs)
+        self.by_order.update(torch if several else ())
 
 
 # Words in names

@@ -19,8 +19,8 @@ from tipchain.facts.settings import OWN_KIND
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_SINGLE
 from tipchain.weights.files import array_of, view_of
-from tipchain.weights.matching import match_models, matchable_layers, without
-from tipchain.weights.sides import LayerTensors, TensorSlot, stack
+from tipchain.weights.matching import match_models, matchable_layers
+from tipchain.weights.sides import LayerTensors, TensorSlot, stack, without
 
 # Which tensor of torch's model is which of the port's, layer by layer, in torch's layout.
 

@@ -20,8 +20,8 @@ from tipchain.numbers.two_samples import (
     compare_mean,
     compare_spread,
     compare_tails,
+    exact_tail,
     kurtosis,
-    least_p_value,
 )
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.stages.bench import Bench, Recording
@@ -252,7 +252,7 @@ def _judge_random(
     # How many values a side must have so that a difference can be seen at all.
     tests = TESTS * len(samples)
     needed = 1
-    while least_p_value(needed) * tests > alpha:
+    while exact_tail(needed, needed) * tests > alpha:
         needed += 1
     for name in [name for name, pair in samples.items() if min(map(len, pair)) < needed]:
         kept = min(map(len, samples.pop(name)))
