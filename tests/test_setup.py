@@ -395,14 +395,6 @@ def test_another_python_on_the_path_is_tried(project):
     assert project.prepare(PARAMS, LITE, "--env-only").returncode == 0
 
 
-def test_data_only_needs_an_environment_and_uses_no_pip(project):
-    done = project.prepare(PARAMS, LITE, "--data-only")
-    assert done.returncode == 2
-    assert "no complete environment yet" in done.stderr
-    assert "--env-only" in done.stderr
-    assert project.calls() == []
-
-
 @pytest.mark.parametrize("script", ["prepare.sh", "test_tipc/prepare.sh"])
 def test_data_is_prepared_from_any_folder(ready, tmp_path, script):
     for params in (PARAMS, str(ready.root / PARAMS)):

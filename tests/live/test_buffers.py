@@ -44,13 +44,6 @@ def pair(train=True, **settings):
     return reference.train(train), port, {"args": random(6, 4)}
 
 
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("name", ["mean", "average"])
-def test_buffers_that_move_alike_are_right(training, name):
-    report = tipchain.align(*pair(name=name), training=training)
-    assert report.passed, str(report)
-
-
 @pytest.mark.parametrize(
     ("settings", "training", "told"),
     [
