@@ -118,3 +118,14 @@ def test_progress_counts_the_stages_that_were_asked_for():
     stages = [one.partition(": ")[2] for one in told if "stage " in one]
     asked = ["preflight", "loss", "optimizer", "train"]
     assert list(dict.fromkeys(stages)) == [f"stage {n} of 4: {name}" for n, name in enumerate(asked, 1)]
+
+
+def test_progress_says_how_long_yet_once_an_estimate_has_come_true(monkeypatch):
+    now, told = [0.0], []
+    monkeypatch.setattr(pacing.time, "monotonic", lambda: now[0])
+    pace = pacing.Pace(progress=told.append)
+    for done in range(5):
+        pace.tell("comparing layers", done, 10)
+        now[0] += 2.0
+    assert told[1] == "2 s: comparing layers 2 of 10", "one piece is no basis"
+    assert told[-1] == "8 s: comparing layers 5 of 10, about 12 s yet"
