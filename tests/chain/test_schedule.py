@@ -71,6 +71,20 @@ def plan(*commands):
     )
 
 
+CHAIN = plan(
+    of_step("align[01]"),
+    of_step("train[norm_train;gpus=-1]"),
+    of_step("eval[norm_train;gpus=-1]", "train[norm_train;gpus=-1]"),
+    of_step("export[norm_train;gpus=-1]", "train[norm_train;gpus=-1]"),
+    of_step("infer[cpu;bs=1]", "export[norm_train;gpus=-1]"),
+    of_step("infer[cpu;bs=16]", "export[norm_train;gpus=-1]"),
+)
+
+
+def steps(found):
+    return [one.id.partition("[")[0] for one in found.commands]
+
+
 @pytest.mark.parametrize(
     ("pattern", "name", "found"),
     [
@@ -90,6 +104,11 @@ def plan(*commands):
 )
 def test_only_stars_and_question_marks_are_special(pattern, name, found):
     assert matches(pattern, of_step(name)) is found
+
+
+def test_both_together():
+    assert steps(select(CHAIN, ["infer"], ["train"])) == ["export", "infer", "infer"]
+    assert select(CHAIN, ["eval"], ["eval", "train"]).commands == ()
 
 
 def test_many_ids_are_shortened():

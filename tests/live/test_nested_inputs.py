@@ -14,15 +14,32 @@ BEFORE, AFTER = (RANDOM.standard_normal((8, 5)).astype(np.float32) for _ in rang
 POINTS = {"value": RANDOM.standard_normal((8, 3)).astype(np.float32), "index": RANDOM.integers(0, 4, 8)}
 
 
-def built(side, *, swapped=False):
-    def forward(net, images, points, scale=None):
-        one, other = images[::-1] if swapped else images
-        made = net.image(one) - net.image(other).tanh() + net.point(points["value"]) * net.kind(points["index"])
+class Reference(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.image, self.point, self.kind = torch.nn.Linear(5, 4), torch.nn.Linear(3, 4), torch.nn.Embedding(4, 4)
+
+    def forward(self, images, points, scale=None):
+        one, other = images
+        made = self.image(one) - self.image(other).tanh() + self.point(points["value"]) * self.kind(points["index"])
         return made if scale is None else made * scale["all"]
 
-    return model(
-        side, lambda nn: {"image": nn.Linear(5, 4), "point": nn.Linear(3, 4), "kind": nn.Embedding(4, 4)}, forward
-    )
+
+class Port(paddle.nn.Layer):
+    def __init__(self, *, swapped=False):
+        super().__init__()
+        self.image, self.point, self.kind = paddle.nn.Linear(5, 4), paddle.nn.Linear(3, 4), paddle.nn.Embedding(4, 4)
+        self.swapped = swapped
+
+    def forward(self, pictures, places, factor=None):
+        one, other = pictures[::-1] if self.swapped else pictures
+        made = self.image(one) - self.image(other).tanh() + self.point(places["value"]) * self.kind(places["index"])
+        return made if factor is None else made * factor["all"]
+
+
+def aligned(port, inputs, **options):
+    reference = Reference()
+    return copy_and_align(reference, port, inputs, **options)
 
 
 @pytest.mark.parametrize(
@@ -33,16 +50,16 @@ def built(side, *, swapped=False):
     ],
 )
 def test_arguments_may_be_lists_and_mappings_of_arrays(inputs):
-    report = copy_and_align(built(torch), built(paddle), inputs)
+    report = aligned(Port(), inputs)
     assert report.passed, str(report)
     assert report.stages["backward"] is Outcome.PASS
-    report = copy_and_align(built(torch), built(paddle, swapped=True), inputs, causes=False)
+    report = aligned(Port(swapped=True), inputs, causes=False)
     assert report.stages["forward"] is Outcome.FAIL
 
 
 def test_what_is_no_array_is_named_where_it_stands():
     with pytest.raises(UsageError, match=r"args\[1\]\.value is a str, expected a numpy array"):
-        copy_and_align(built(torch), built(paddle), ([BEFORE, AFTER], {**POINTS, "value": "left"}))
+        aligned(Port(), ([BEFORE, AFTER], {**POINTS, "value": "left"}))
 
 
 def test_a_model_that_keeps_tensors_of_an_earlier_call_is_copied():

@@ -83,11 +83,17 @@ def test_the_schedules_of_pairs_agree(pieces, settings, warmup):
 
 
 FAULTS = {
+    "learning rate": ("cosine", lambda k: k.their_lr.CosineAnnealingDecay(0.2, 100), "learning_rate"),
+    "rise of one cycle": (
+        "one cycle",
+        lambda k: k.their_lr.OneCycleLR(0.1, 100, 25.0, 0.1 / 25 / 1e4, 0.4),
+        "phase_pct",
+    ),
     "warm-up's start": (
         "warm-up",
         lambda k: k.their_lr.LinearWarmup(k.their_lr.CosineAnnealingDecay(0.1, 100), 5, 0.0, 0.1),
         "start_lr",
-    )
+    ),
 }
 OTHER = {
     "no warm-up": ("multistep warm-up", THEIRS["multistep"], "LinearWarmup(learning_rate=MultiStepDecay("),
