@@ -74,6 +74,12 @@ def test_a_program_that_obeys_the_interrupt_is_not_killed(tmp_path):
     assert (ending.signal, ending.tail) == (0, ("saved",))
 
 
+def test_endless_output_of_a_process_out_of_reach_does_not_hold_up_the_end(tmp_path):
+    program = "env -i setsid yes & while [ ! -s out.log ]; do sleep 0.01; done"
+    ending = start(["bash", "-c", program], tmp_path, timeout_s=60)
+    assert (ending.exit_code, ending.timed_out) == (0, False)
+
+
 def test_a_watcher_that_fails_leaves_no_child(tmp_path):
     def watch(line):
         raise OSError(5, "Input/output error")
