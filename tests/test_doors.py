@@ -16,7 +16,7 @@ from zoo.entries import entries  # noqa: E402
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]
 EXPECTED = json.loads((Path(__file__).parent / "zoo" / "verdicts.json").read_text(encoding="utf-8"))
-"""By list and id: outcome and layer (``python -m zoo.doors verdicts`` writes it)."""
+"""By list and id: outcome and layer (``python -m zoo.doors`` writes it)."""
 WRONG = ("zoo/vitrel-epsilon", "zoo/fcos-nesterov")  # LayerNorm's 1e-5 for 1e-6, and an optimizer's setting
 DIES = "zoo/video-one-peephole"
 """Paddle's backward of `grid_sample` ends the process where its input takes no gradient, as in the case's own training."""
@@ -25,30 +25,27 @@ RIGHT = ("zoo/unet-up-to-a-size", "zoo/vitrel-smoothed-labels")
 
 @pytest.mark.parametrize("key", [*WRONG, *RIGHT])
 def test_both_doors_say_the_same(key, tmp_path):
-    entry = entries("zoo")[key]
-    python, cli = through_python(entry, tmp_path), through_cli(entry, tmp_path)
+    python, cli = through_python(key), through_cli(key, tmp_path)
     assert [python[name] for name in KEPT] == EXPECTED[key]
-    assert differences(python, cli, doors=True) == []
+    assert differences(python, cli) == []
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("key", EXPECTED)
 def test_both_doors_keep_every_verdict_and_layer(key, tmp_path):
     """A case asks for no train mode of the network and has builders of its own: steps and lines may be told otherwise there."""
-    entry = entries("zoo")[key]
-    python, cli = through_python(entry, tmp_path), through_cli(entry, tmp_path)
+    python, cli = through_python(key), through_cli(key, tmp_path)
     assert [python[name] for name in KEPT] == EXPECTED[key]
     assert "left_out" in cli or key == DIES or [cli[name] for name in KEPT] == EXPECTED[key]
 
 
 def test_an_entry_that_no_case_can_express_says_why(tmp_path):
-    entry = entries("zoo")["zoo/bert-query-as-it-is"]
-    assert through_cli(entry, tmp_path) == {
+    assert through_cli("zoo/bert-query-as-it-is", tmp_path) == {
         "left_out": "weights: a case converts the reference's: layers.0.attention.query.weight of the port is another"
     }
 
 
 def test_the_expectations_are_those_of_the_lists():
-    assert set(EXPECTED) == set(entries("zoo"))
+    assert set(EXPECTED) == set(entries())
     assert {EXPECTED[key][0] for key in WRONG} == {"failed"}
     assert {EXPECTED[key][0] for key in RIGHT} == {"passed"}

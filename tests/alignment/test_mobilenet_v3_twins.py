@@ -77,3 +77,5 @@ def test_shipped_case_loads():
     assert case.model_args == {"num_classes": 10}
     assert case.train.schedule_per["paddle"] == "iteration"
     assert case.scheduler_args["warmup_steps"] < case.backward.iterations - 1, "the fall is seen too"
+    alexnet = load_case(ROOT / "configs/alexnet.yaml")
+    assert alexnet.scheduler_args["step_size"] < alexnet.backward.iterations

@@ -165,10 +165,6 @@ def test_comparisons():
     }
 
 
-def test_other_steps_have_no_figures():
-    assert figures("export", ["loss: 1"]) == figures("align", ["top1: 1"]) == {}
-
-
 def test_logs_of_any_bytes_are_read_in_bounded_memory(tmp_path):
     log = tmp_path / "x.log"
     log.write_bytes(

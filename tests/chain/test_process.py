@@ -74,15 +74,6 @@ def test_a_program_that_obeys_the_interrupt_is_not_killed(tmp_path):
     assert (ending.signal, ending.tail) == (0, ("saved",))
 
 
-def test_a_child_left_behind_after_a_good_end_is_ended(tmp_path):
-    body = "setsid sleep 60 & echo $! > child\nexit 0"
-    begin = time.monotonic()
-    ending = start([str(stub(tmp_path / "leaves", body))], tmp_path)
-    assert (ending.exit_code, ending.timed_out) == (0, False)
-    assert time.monotonic() - begin < 10
-    assert not living(tmp_path / "child")
-
-
 def test_endless_output_of_a_process_out_of_reach_does_not_hold_up_the_end(tmp_path):
     program = "env -i setsid yes & while [ ! -s out.log ]; do sleep 0.01; done"
     ending = start(["bash", "-c", program], tmp_path, timeout_s=60)
@@ -125,16 +116,6 @@ def test_much_output_does_not_block(tmp_path):
     assert ending.exit_code == 0
     assert ending.tail[-1] == "300000"
     assert (tmp_path / "out.log").stat().st_size > 1_900_000
-
-
-def test_a_stop_asked_for_by_another_thread_ends_a_program(tmp_path):
-    stop = Stop()
-    timer = threading.Timer(0.2, stop.ask)
-    timer.start()
-    ending = start(["bash", "-c", "echo $$ > pid; exec sleep 60"], tmp_path, stop=stop)
-    timer.join()
-    assert (ending.interrupted, ending.timed_out, ending.signal) == (True, False, 2)
-    assert not living(tmp_path / "pid")
 
 
 def test_a_second_stop_hurries(tmp_path):

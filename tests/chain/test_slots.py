@@ -1,7 +1,7 @@
 """Which line means what, and files that do not fit."""
 
 import pytest
-from chain_samples import ALIGNMENT, TEMPLATE, TUTORIAL, edit
+from chain_samples import ALIGNMENT, TEMPLATE, edit
 
 from tipchain.chain.params import parse_params
 from tipchain.chain.profiles import get_suite
@@ -11,13 +11,6 @@ from tipchain.errors import ParamsError
 
 def slots(text, suite="tipchain"):
     return read_slots(parse_params(text, "f.txt"), get_suite(suite))
-
-
-def test_roles_of_both_layouts():
-    template, tutorial = slots(TEMPLATE), slots(TUTORIAL, "tutorial")
-    assert (template["trainer"].value, template["trainer"].line) == ("norm_train", 15)
-    assert (template["extra_infer"].key, template["extra_infer"].line) == ("null", 51)
-    assert (tutorial["infer_model"].key, tutorial["benchmark"].value) == ("train_model", "True")
 
 
 IDLE = (

@@ -26,12 +26,6 @@ def asked(monkeypatch) -> SimpleNamespace:
     return kept
 
 
-def test_the_report_is_written_as_a_page(asked, tmp_path, capsys):
-    assert main(["locate", *PAIR, "--html", str(tmp_path / "new" / "why.html")]) == 1
-    assert "First divergence" in (tmp_path / "new" / "why.html").read_text(encoding="utf-8")
-    assert "FAIL: x" in capsys.readouterr().out
-
-
 def test_the_command_that_is_told_is_the_one_that_was_typed(asked, capsys):
     given = ["locate", *PAIR, "--training", "--iterations", "3", "--seed", "7"]
     main(given)

@@ -147,16 +147,6 @@ def test_rounding_reaches_as_far_as_the_references_own_shows(project, edit):
     assert project.align(every=False).returncode == ExitCode.FAILED
 
 
-def test_what_train_mode_alone_shows_fails(project, edit):
-    edit(paddle=FORWARD.replace("self.dropout", ""))
-    done = project.align(locate=True, every=False)
-    assert done.returncode == ExitCode.FAILED, done.stdout
-    (cause,) = report_of(project)["diagnoses"]
-    assert (cause["code"], cause["stage"]) == ("missing-call", "forward")
-    assert cause["message"].startswith("in train mode: the model itself: `dropout` is never called")
-    assert cause["fix"] == "call `dropout` after `square`"
-
-
 def test_random_numbers_that_cannot_be_made_the_same_are_inconclusive(project, edit):
     edit(
         TORCH_FORWARD.replace("hidden)", "hidden + torch.poisson(torch.ones_like(hidden)))"),

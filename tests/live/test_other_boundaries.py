@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from both_frameworks import paddle, torch
-from live_nets import copy_and_align
+from live_nets import copy_and_align, model
 
 import tipchain
 
@@ -13,37 +13,30 @@ IMAGES = np.random.default_rng(0).standard_normal((3, 3, 8, 8)).astype(np.float3
 ROWS = np.random.default_rng(1).standard_normal((5, 6)).astype(np.float32)
 
 
-class Outside(nn.Module):
-    """Applies the last activation behind its container."""
-
-    def __init__(self):
-        super().__init__()
-        self.net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 4))
-
-    def forward(self, x):
-        return torch.sigmoid(self.net(x)), x.square().sum(1)
+def outside():
+    """Return a model that applies the last activation behind its container."""
+    return model(
+        torch,
+        lambda nn: {"net": nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 4))},
+        lambda net, x: (torch.sigmoid(net.net(x)), x.square().sum(1)),
+    )
 
 
-class Inside(paddle.nn.Layer):
-    """Has the activation in its container."""
-
-    def __init__(self, scale=1.0):
-        super().__init__()
-        self.net = paddle.nn.Sequential(
-            paddle.nn.Linear(6, 8), paddle.nn.ReLU(), paddle.nn.Linear(8, 4), paddle.nn.Sigmoid()
-        )
-        self.scale = scale
-
-    def forward(self, x):
-        return self.net(x), self.scale * x.square().sum(1)
+def inside(scale=1.0):
+    """Return a port that has the activation in its container."""
+    return model(
+        paddle,
+        lambda nn: {"scale": scale, "net": nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 4), nn.Sigmoid())},
+        lambda self, x: (self.net(x), self.scale * x.square().sum(1)),
+    )
 
 
 def test_a_container_that_ends_at_another_call_is_right():
-    assert copy_and_align(Outside().eval(), Inside(), ROWS).passed
+    assert copy_and_align(outside(), inside(), ROWS).passed
 
 
 def test_a_container_that_ends_at_another_call_takes_no_blame_for_other_code():
-    report = copy_and_align(Outside().eval(), Inside(scale=2.0), ROWS)
+    report = copy_and_align(outside(), inside(scale=2.0), ROWS)
     assert not report.passed
     cause = report.diagnoses[0]
     assert cause.port_path == "", str(report)
@@ -64,15 +57,6 @@ class Standardized(nn.Module):
         return F.conv2d(x, weight / scale, self.conv.bias)
 
 
-class Detector(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.block, self.head = Standardized(), nn.Linear(4, 2)
-
-    def forward(self, x):
-        return self.head(self.block(x).relu().mean([2, 3]))
-
-
 class StandardizedConv2D(paddle.nn.Conv2D):
     cut = True
 
@@ -86,18 +70,19 @@ class WithGradient(StandardizedConv2D):
     cut = False
 
 
-class PortDetector(paddle.nn.Layer):
-    def __init__(self, kind):
-        super().__init__()
-        self.block, self.head = kind(3, 4, 3), paddle.nn.Linear(4, 2)
-
-    def forward(self, x):
-        return self.head(PF.relu(self.block(x)).mean([2, 3]))
-
-
 @pytest.mark.parametrize(("kind", "right"), [(StandardizedConv2D, True), (WithGradient, False)])
 def test_parameters_that_no_pair_of_layers_has_are_compared(kind, right):
-    report = copy_and_align(Detector().eval(), PortDetector(kind), IMAGES)
+    reference = model(
+        torch,
+        lambda nn: {"block": Standardized(), "head": nn.Linear(4, 2)},
+        lambda net, x: net.head(net.block(x).relu().mean([2, 3])),
+    )
+    port = model(
+        paddle,
+        lambda nn: {"block": kind(3, 4, 3), "head": nn.Linear(4, 2)},
+        lambda net, x: net.head(PF.relu(net.block(x)).mean([2, 3])),
+    )
+    report = copy_and_align(reference, port, IMAGES)
     assert report.passed is right, str(report)
     assert right or "detach the result of `square`" in str(report)
 
@@ -146,36 +131,22 @@ def test_a_layer_with_a_state_is_run_by_itself_as_it_was(kind, right):
         assert "scale" in cause.place.code
 
 
-class Heatmap(nn.Module):
+def test_a_gradient_that_is_zero_but_for_rounding_is_as_coarse_as_its_terms():
     """A bias whose gradient is zero, for a softmax takes out what all places have in common."""
 
-    def __init__(self):
-        super().__init__()
-        self.final = nn.Conv2d(3, 2, 1)
+    def forward(side, final, x):
+        big = side.nn.functional.interpolate(final(x), scale_factor=2, mode="bilinear", align_corners=True)
+        return side.nn.functional.softmax(big.flatten(2), -1) @ side.arange(256, dtype=x.dtype)
 
-    def forward(self, x):
-        big = F.interpolate(self.final(x), scale_factor=2, mode="bilinear", align_corners=True)
-        return big.flatten(2).softmax(-1) @ torch.arange(256, dtype=x.dtype)
-
-
-class PortHeatmap(paddle.nn.Layer):
-    def __init__(self):
-        super().__init__()
-        self.final = paddle.nn.Conv2D(3, 2, 1)
-
-    def forward(self, x):
-        big = PF.interpolate(self.final(x), scale_factor=2, mode="bilinear", align_corners=True)
-        return PF.softmax(big.flatten(2), -1) @ paddle.arange(256, dtype=x.dtype)
-
-
-def test_a_gradient_that_is_zero_but_for_rounding_is_as_coarse_as_its_terms():
-    assert copy_and_align(Heatmap().eval(), PortHeatmap(), IMAGES).passed
+    reference = model(torch, lambda nn: {"final": nn.Conv2d(3, 2, 1)}, lambda net, x: forward(torch, net.final, x))
+    port = model(paddle, lambda nn: {"final": nn.Conv2D(3, 2, 1)}, lambda net, x: forward(paddle, net.final, x))
+    assert copy_and_align(reference, port, IMAGES).passed
 
 
 class Norm(paddle.nn.Layer):
-    def __init__(self, epsilon=1e-5):
+    def __init__(self):
         super().__init__()
-        self.norm = paddle.nn.LayerNorm(6, epsilon=epsilon)
+        self.norm = paddle.nn.LayerNorm(6)
 
     def forward(self, x):
         return self.norm(x)
@@ -200,20 +171,16 @@ class Norms(paddle.nn.Layer):
         return self.second(self.first(x))
 
 
-class TorchNorms(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = nn.LayerNorm(6), nn.LayerNorm(6, eps=1e-3)
-
-    def forward(self, x):
-        return self.second(self.first(x))
-
-
 @pytest.mark.parametrize(
     ("kind", "line"), [(Norm, "self.second = kind()"), (CoarseNorm, "self.norm = paddle.nn.LayerNorm(6, epsilon=1e-2)")]
 )
 def test_of_a_class_that_others_use_rightly_the_caller_is_told(kind, line):
-    report = copy_and_align(TorchNorms().eval(), Norms(kind), ROWS)
+    reference = model(
+        torch,
+        lambda nn: {"first": nn.LayerNorm(6), "second": nn.LayerNorm(6, eps=1e-3)},
+        lambda net, x: net.second(net.first(x)),
+    )
+    report = copy_and_align(reference, Norms(kind), ROWS)
     cause = report.diagnoses[0]
     assert cause.name == "epsilon", str(report)
     assert cause.place.code == line, str(report)

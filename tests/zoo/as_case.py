@@ -179,7 +179,7 @@ def pair_of(entry: str, folder: str) -> Any:
 
     planting.folder = lambda: Path(folder)
     warnings.simplefilter("ignore")
-    return entries(entry.partition("/")[0])[entry].build()
+    return entries()[entry].build()
 
 
 _around = cache(pair_of)

@@ -31,20 +31,6 @@ def project(tmp_path_factory):
     return make_pictures_project(tmp_path_factory.mktemp("pictures"))
 
 
-def test_the_data_of_a_case_is_followed_into_the_callables_of_its_data_set(tmp_path):
-    port = make_pictures_project(tmp_path)
-    (fault,) = (one for one in CASE_FAULTS if one.id == "data/resize-bicubic")
-    for old, new in fault.edits:
-        port.edit("pictures_paddle.py", old, new)
-    data = feed_case(port.case, "lite_train_lite_infer", only=("data",))["data"]["data"]
-    (found,) = check_data(Sides(TorchSide(), PaddleSide()), data).diagnoses
-    assert found.code == "argument"
-    assert (
-        ": `resample` is BICUBIC, the reference's BILINEAR; the port reads it in `resize` in `return image.resize("
-        in found.message
-    )
-
-
 def test_a_cases_data_set_may_be_a_list(tmp_path, monkeypatch):
     for name in ("pictures_torch", "pictures_paddle"):  # of another project
         monkeypatch.delitem(sys.modules, name, raising=False)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from live_nets import model
 
+from tests.explain.training.test_updates_alike import clipped
 from tipchain.errors import Outcome
 from tipchain.explain.causes.optimizer_builders import MOST, open_both
 from tipchain.weights.convert import to_paddle
@@ -74,16 +75,6 @@ def test_equal_optimizers_agree_on_large_parameters(pieces, kits, large, name):
     found = pieces.optimizers(lambda p: ours(p, kits), lambda p: theirs(p, kits), models=models)
     assert found.outcome is Outcome.PASS, found.reason
     assert found.numbers["updates"] == 8
-
-
-def clipped(kits, parameters):
-    made = kits.ours.SGD(parameters, lr=0.1)
-
-    def clip(*_):
-        kits.torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-
-    made.register_step_pre_hook(clip)
-    return made
 
 
 @pytest.mark.parametrize(
