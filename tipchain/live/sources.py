@@ -281,9 +281,7 @@ def _convert(case: Case, models: Sequence[Model], given: NameMap) -> dict[str, s
     given.check(*models)
     reference, port = models
     names, ignore = {**case.weights.names, **given.names}, (*case.weights.ignore, *given.ignore)
-    converted = to_paddle(reference, reference.state_dict(), port, names, ignore)
-    port.set_state_dict(dict(converted.state))
-    return dict(converted.match.names)
+    return dict(copy_weights(reference, port, names, ignore).names)
 
 
 def _inputs(case: Case, framework: Framework, train_data: Path | None) -> tuple[tuple[Tensor, ...], Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,9 +13,9 @@ from typing import Literal
 import numpy as np
 
 from tipchain.explain.locate.differences import arrange, distance, relative, rms, same_mask
-from tipchain.explain.locate.gradients import Shared
+from tipchain.explain.locate.gradients import Shared, has_own_weight, users_of
 from tipchain.explain.locate.matching import CallPair, Comparer, Matching, TensorLink
-from tipchain.explain.locate.rerun import BothModels, as_float
+from tipchain.explain.locate.rerun import BothModels, Corrections, as_float
 from tipchain.explain.locate.runs import TracedRuns
 from tipchain.explain.locate.trace import (
     Call,
@@ -29,7 +29,7 @@ from tipchain.explain.locate.trace import (
     take_out,
     with_results,
 )
-from tipchain.explain.locate.verdicts import FINE, Closeness, Direction, LayerVerdict, Measured, frameworks_own, ratio
+from tipchain.explain.locate.verdicts import FINE, Closeness, Direction, LayerVerdict, Measured, ratio
 from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.frameworks.live_models import LiveSide
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGLE
@@ -64,12 +64,6 @@ def enlarge(side: LiveSide, layer: Model, factor: float) -> None:
         side.assign(one, factor * side.array(one))
 
 
-def _enlarges(layer: Model, users: Mapping[int, int]) -> bool:
-    """Tell whether a layer is one of these, with a weight of its own that no other layer has."""
-    own = frameworks_own(layer) and type(layer).__name__.lower() in ENLARGING
-    return own and users.get(id(layer._parameters.get("weight")), 2) == 1  # noqa: SLF001
-
-
 class Enlarged:
     """Runs of both models whose layers give larger values, as after a training: the reference's in both.
 
@@ -91,17 +85,12 @@ class Enlarged:
         self._made: dict[CallKey, Array] = {}
         self._takes: tuple[dict[CallKey, bool], dict[CallKey, bool]] = ({}, {})
         self._gives: tuple[dict[CallKey, bool], dict[CallKey, bool]] = ({}, {})
-        users = Counter(
-            id(tensor)
-            for one in models
-            if one.double is not None
-            for _, layer in one.side.layers(one.double.whole)
-            for tensor in layer._parameters.values()  # noqa: SLF001  (both frameworks keep a layer's own ones so)
-        )
+        doubles = [(one.side, one.double.whole) for one in models if one.double is not None]
+        users = users_of(layer for side, model in doubles for _, layer in side.layers(model))
         self._partners = {
             one.reference.path: one.port.path
             for one in pairs
-            if all(_enlarges(each.layer, users) for each in (one.reference, one.port))
+            if all(has_own_weight(each.layer, ENLARGING, users) for each in (one.reference, one.port))
         }
 
     @contextmanager
@@ -296,24 +285,13 @@ class CodeJudge:
         paths = pair.reference.path, pair.port.path
         if not pair.port.path or paths in self._elsewhere:
             return self._elsewhere.get(paths, False)
-        side, ours, theirs = self.models.port.side, self.runs.reference.values, self.runs.port.trace.calls[0]
-        pairs = {one.port.key: one for one in self.matching.pairs if (one.reference.path, one.port.path) == paths}
-
-        def leave(key: CallKey, result: Nested) -> Nested:
-            def put(value: TracedValue, link: TensorLink, made: Tensor) -> Tensor:
-                array = link.layout.apply(self._array(value))
-                return side.tensor(array.astype(side.array(made).dtype), gradient=False)
-
-            one = pairs.get(key)
-            changes = {
-                link.theirs: partial(put, one.reference.outputs[link.ours], link)
-                for link in (() if one is None else self.compare.outputs(one))
-                if one is not None
-            }
-            return with_results(side, result, changes)
-
+        ours, theirs = self.runs.reference.values, self.runs.port.trace.calls[0]
+        corrections = Corrections(self.models.port.side, self.store)
+        for one in self.matching.pairs:
+            if (one.reference.path, one.port.path) == paths:
+                corrections.at_exit(one, self.compare.outputs(one))
         try:
-            made = self.models.port.rerun(theirs, self.store, self.seed, leave).outputs
+            made = self.models.port.rerun(theirs, self.store, self.seed, corrections.leave).outputs
             apart = [relative(self._array(ours[one.ours]), one.layout.back(made[one.theirs])) for one in self.outputs]
         except NotHeld:
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf, prod, sqrt
@@ -146,30 +146,31 @@ def _holds(layout: PortLayout, expected: Array, actual: Array) -> bool:
     return expected.size == actual.size and equal(layout.apply(expected), actual)
 
 
+def users_of(layers: Iterable[Model]) -> Counter[int]:
+    """Return how many layers have a parameter themselves, by its id."""
+    # Both frameworks keep a layer's own ones so.
+    return Counter(id(one) for layer in layers for one in layer._parameters.values() if one is not None)  # noqa: SLF001
+
+
+def has_own_weight(layer: Model, kinds: Container[str], users: Mapping[int, int]) -> bool:
+    """Tell whether a layer is one of some kinds of the framework's, with a weight of its own that no other layer has."""
+    own = frameworks_own(layer) and type(layer).__name__.lower() in kinds
+    return own and users.get(id(layer._parameters.get("weight"))) == 1  # noqa: SLF001
+
+
 def large_weights(
     sides: Sides, models: tuple[Model, Model], pairs: Iterable[LayerPair]
 ) -> tuple[list[LargeWeight], list[LargeWeight]]:
     """Return the weights of both sides' own linear layers and convolutions that are large, trained and used by one layer."""
     layers = [dict(side.layers(model)) for side, model in zip(sides, models, strict=True)]
-    uses = Counter(
-        id(one)
-        for found in layers
-        for layer in found.values()
-        for one in layer._parameters.values()  # noqa: SLF001  (both frameworks keep a layer's own ones so)
-    )
+    users = users_of(layer for found in layers for layer in found.values())
     ours: list[LargeWeight] = []
     theirs: list[LargeWeight] = []
     for pair in pairs:
         both: list[Model] = [found.get(path) for found, path in zip(layers, (pair.reference, pair.port), strict=True)]
-        own = (
-            type(one).__name__.lower() in PROJECTED and frameworks_own(one) and not has_hooks(one)  # hooks may use it
-            for one in both
-        )
-        if None in both or not all(own):
+        if not all(has_own_weight(one, PROJECTED, users) and not has_hooks(one) for one in both):  # hooks may use it
             continue
-        one, other = (layer._parameters.get("weight") for layer in both)  # noqa: SLF001
-        if one is None or other is None or any(uses[id(each)] > 1 for each in (one, other)):
-            continue
+        one, other = (layer.weight for layer in both)
         shape, port_shape, turned = tuple(one.shape), tuple(other.shape), one.ndim == 2
         trained = all(side.takes_gradient(each) for side, each in zip(sides, (one, other), strict=True))
         if prod(shape) >= LARGE and shape == (port_shape[::-1] if turned else port_shape) and trained:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Literal, NamedTuple
@@ -488,27 +488,25 @@ class Corrections:
             found = link.layout, pair.reference.inputs[link.ours].stored
             self._given[first.key][first.inputs.index(value)] = found
 
-    @contextmanager
-    def applied(self, model: Model) -> Iterator[None]:
+    def applied(self, model: Model) -> AbstractContextManager[None]:
         """Apply them to one run of the model, which records nothing for backward."""
-        side = self._side
+        return each_call(self._side, model, self._enter, self.leave)
 
-        def enter(key: CallKey, given: Nested) -> None:
-            tensors = take_out(given, side.is_tensor)[1]
-            for number, found in self._given.get(key, {}).items():
-                self._write(tensors[number], *found)  # what else takes this tensor is given the reference's, too
+    def _enter(self, key: CallKey, given: Nested) -> None:
+        tensors = take_out(given, self._side.is_tensor)[1]
+        for number, found in self._given.get(key, {}).items():
+            self._write(tensors[number], *found)  # what else takes this tensor is given the reference's, too
 
-        def leave(key: CallKey, result: Nested) -> Nested:
-            wanted = self._made.get(key, {})
-            return with_results(side, result, {number: partial(written, found) for number, found in wanted.items()})
+    def leave(self, key: CallKey, result: Nested) -> Nested:
+        """Return a call's result with the reference's in its place; None where the call keeps its own."""
 
         def written(found: tuple[PortLayout, StoredArray], made: Tensor) -> Tensor:
             made = made.clone()
             self._write(made, *found)
             return made
 
-        with each_call(side, model, enter, leave):
-            yield
+        wanted = self._made.get(key, {})
+        return with_results(self._side, result, {number: partial(written, one) for number, one in wanted.items()})
 
     def _write(self, tensor: Tensor, layout: PortLayout, stored: StoredArray) -> None:
         self._side.assign(tensor, layout.apply(self._store.get(stored)))
