@@ -12,7 +12,7 @@ from tipchain.explain.causes.hypotheses import below
 from tipchain.explain.causes.search import diagnose, said_alike, unsearched
 from tipchain.explain.findings import BUILT, CONSTRUCTED, PIECES, Diagnosis, shown_path
 from tipchain.explain.locate.locate import Located
-from tipchain.explain.locate.other_runs import explain_draws, unlike_draws
+from tipchain.explain.locate.other_runs import DrawComparer, explain_draws
 from tipchain.explain.locate.trace import Store
 from tipchain.explain.locate.verdicts import LayerVerdict
 from tipchain.explain.preflight.construction import every_path
@@ -41,7 +41,7 @@ def explain(asked: LiveRequest, results: LiveResults, located: Located | None, s
         drawn: list[Diagnosis] = []
         draws = located.reference.draws.made or located.port.draws.made
         if draws and results.report.stages["forward"] is Outcome.FAIL:
-            unlike = unlike_draws(located, asked.models)
+            unlike = DrawComparer(located, asked.models).unlike()
             alone = [one for one in unlike if None in (one.reference, one.port)]
             both = [(one, one.reference, one.port) for one in unlike]
             rates = [one for one, ours, theirs in both if ours and theirs and not ours.is_as_frequent(theirs)]

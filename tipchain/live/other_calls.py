@@ -15,6 +15,7 @@ from tipchain.explain.locate.locate import Located, single_outputs
 from tipchain.explain.locate.matching import CallPair
 from tipchain.explain.locate.other_runs import (
     Called,
+    DrawComparer,
     Refusal,
     UnlikeDraw,
     answers,
@@ -24,7 +25,6 @@ from tipchain.explain.locate.other_runs import (
     other_inputs,
     others,
     told_shapes,
-    unlike_draws,
     without_zeros,
 )
 from tipchain.explain.locate.runs import ModelInputs, few_of, samples_of
@@ -48,7 +48,7 @@ def judge_other_calls(asked: LiveRequest, results: LiveResults, located: Located
         _judge_buffers(asked, results, located, asked.inputs, made, training=asked.training)
     if results.agrees and not located.comparable and untold(located, "forward", some_left=True):
         how = f"in {MODES[asked.training]} mode"
-        unlike = unlike_draws(located, asked.models)
+        unlike = DrawComparer(located, asked.models).unlike()
         _judge_unlike(asked, results, located, unlike, how, asked.inputs, training=asked.training)
     elif results.agrees:
         draws = _judge_other_mode(asked, results, located)
@@ -230,7 +230,7 @@ def _locate_again(
         locator = asked.locator(store, results.pace, training=training, backward=False, single=single)
         found = locator.locate(*asked.models, inputs, names=asked.names)
         outcome, reason = judge(found, [*found.verdicts], "forward")
-        unlike = unlike_draws(found, asked.models)
+        unlike = DrawComparer(found, asked.models).unlike()
         if outcome is Outcome.PASS:
             differs = _judge_unlike(asked, results, found, unlike, how, inputs, training=training)
             if not differs and any(found.one_sided):

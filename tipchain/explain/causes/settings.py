@@ -21,9 +21,8 @@ from tipchain.frameworks.randomness import attributes
 
 
 def by_findings(piece: Piece, ops: Sequence[Op], findings: Sequence[Diagnosis]) -> Iterator[Hypothesis]:
-    """Yield each layer of the piece that is constructed otherwise, with the reference's settings; then all of them."""
+    """Yield each layer of the piece that is constructed otherwise, with the reference's settings."""
     layers, port_layers = dict(piece.sides.reference.layers(piece.reference)), dict(piece.sides.port.layers(piece.port))
-    tried: list[Hypothesis] = []
     for finding in findings:
         ours, theirs = below(finding.reference_path, piece.ours.path), below(finding.port_path, piece.theirs.path)
         if finding.code == "parameter" or ours not in layers or theirs not in port_layers:
@@ -34,11 +33,8 @@ def by_findings(piece: Piece, ops: Sequence[Op], findings: Sequence[Diagnosis]) 
             found = list(_applied(finding, reference, layer, calls, piece))
         except (AttributeError, TypeError, ValueError):  # a user's own class keeps its settings in another way
             continue
-        tried += [
-            replace(one, fix=finding.fix, code_edit=finding.edit, evidence=CONSTRUCTED, place=theirs, confirmed=True)
-            for one in found
-        ]
-    yield from tried
+        told: Options = {"fix": finding.fix, "code_edit": finding.edit, "place": theirs}
+        yield from (replace(one, evidence=CONSTRUCTED, confirmed=True, **told) for one in found)
 
 
 def _applied(

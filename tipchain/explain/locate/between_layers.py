@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from tipchain.explain.locate.differences import arrange, distance, relative, rms, same_mask
+from tipchain.explain.locate.differences import arrange, distance, plain, relative, rms, same_mask
 from tipchain.explain.locate.gradients import Shared, has_own_weight, users_of
 from tipchain.explain.locate.matching import CallPair, Comparer, Matching, TensorLink
 from tipchain.explain.locate.rerun import BothModels, Corrections, as_float
@@ -424,17 +424,12 @@ class CodeJudge:
             if key in judged:
                 note(judged[key].inputs, map(models.side.view, take_out(given, models.side.is_tensor)[1]))
 
-        def single(value: TracedValue, _: Tensor) -> Tensor:
-            return models.side.tensor(as_float(self._array(value), double=False), gradient=False)
-
-        def leave(key: CallKey, result: Nested) -> Nested:
-            values = judged[key].outputs if key in judged else ()
-            return with_results(
-                models.side, result, {number: partial(single, one) for number, one in enumerate(values)}
-            )
-
+        own = Corrections(models.side, self.store)
+        for call in judged.values():
+            links = [TensorLink(number, number, plain(one.shape)) for number, one in enumerate(call.outputs)]
+            own.at_exit(CallPair(reference=call, port=call), links)
         try:
-            note(root.outputs, models.rerun(root, self.store, self.seed, leave, enter=enter).outputs)
+            note(root.outputs, models.rerun(root, self.store, self.seed, own.leave, enter=enter).outputs)
         except NotHeld:
             raise
         except Exception:  # noqa: BLE001  (a model may refuse to run so; then nothing is known of its rounding)

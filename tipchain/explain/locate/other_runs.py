@@ -179,8 +179,8 @@ class UnlikeDraw:
         return self.port_path if self.port is not None else (self.between[0] or self.between[1]).rpartition(".")[0]
 
 
-class _Comparer:
-    """Finds which draws of two runs belong together, and which do not."""
+class DrawComparer:
+    """Finds which draws of two runs that drew belong together, and which do not."""
 
     def __init__(self, found: Located, models: Sequence[Model]) -> None:
         self.runs = found.reference, found.port
@@ -283,16 +283,6 @@ def _other_features(ours: Draw, theirs: Draw) -> bool:
     alike = len(one) == len(other) and all(a == b or 1 in (a, b) for a, b in zip(one, other, strict=True))
     masks = ours.kind == theirs.kind == "uniform" and (ours.rate, theirs.rate) != (None, None)
     return bool(masks and alike and one and (one[-1] != other[-1] or one[0] != other[0]))
-
-
-def unlike_draws(found: Located, models: Sequence[Model]) -> list[UnlikeDraw]:
-    """Return the draws of two runs that do not belong together, or differ in their rates.
-
-    Args:
-        found: what was found of models that drew.
-        models: both models.
-    """
-    return _Comparer(found, models).unlike()
 
 
 def judge_draws(
