@@ -70,19 +70,24 @@ class WithGradient(StandardizedConv2D):
     cut = False
 
 
+def detectors(block, port_block):
+    return (
+        model(
+            torch,
+            lambda nn: {"block": block, "head": nn.Linear(4, 2)},
+            lambda net, x: net.head(net.block(x).relu().mean([2, 3])),
+        ),
+        model(
+            paddle,
+            lambda nn: {"block": port_block, "head": nn.Linear(4, 2)},
+            lambda net, x: net.head(PF.relu(net.block(x)).mean([2, 3])),
+        ),
+    )
+
+
 @pytest.mark.parametrize(("kind", "right"), [(StandardizedConv2D, True), (WithGradient, False)])
 def test_parameters_that_no_pair_of_layers_has_are_compared(kind, right):
-    reference = model(
-        torch,
-        lambda nn: {"block": Standardized(), "head": nn.Linear(4, 2)},
-        lambda net, x: net.head(net.block(x).relu().mean([2, 3])),
-    )
-    port = model(
-        paddle,
-        lambda nn: {"block": kind(3, 4, 3), "head": nn.Linear(4, 2)},
-        lambda net, x: net.head(PF.relu(net.block(x)).mean([2, 3])),
-    )
-    report = copy_and_align(reference, port, IMAGES)
+    report = copy_and_align(*detectors(Standardized(), kind(3, 4, 3)), IMAGES)
     assert report.passed is right, str(report)
     assert right or "detach the result of `square`" in str(report)
 
@@ -121,9 +126,7 @@ class MovingWithGradient(MovingConv2D):
 
 @pytest.mark.parametrize(("kind", "right"), [(MovingConv2D, True), (MovingWithGradient, False)])
 def test_a_layer_with_a_state_is_run_by_itself_as_it_was(kind, right):
-    reference = Detector()
-    reference.block = Moving()
-    report = copy_and_align(reference, PortDetector(kind), IMAGES, training=True)
+    report = copy_and_align(*(one.train() or one for one in detectors(Moving(), kind(3, 4, 3))), IMAGES, training=True)
     assert report.passed is right, str(report)
     if not right:
         cause = report.diagnoses[0]
