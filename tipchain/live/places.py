@@ -79,9 +79,8 @@ def _place(cause: Diagnosis, reference: _Finder, port: _Finder, faulty: Sequence
         if frame is None or cause.code != "argument" or cause.name.replace("-", "_") in frame.reading:
             place, ours = _built_otherwise(port, reference, path, frame) or (place, ours)
         around, port_around = (one.rpartition(".")[0] for one in (cause.reference_path, path))
-        if cause.code == "argument" and port.has_right_siblings(
-            faulty
-        ):  # who makes the layer around it gives another one
+        if cause.code == "argument" and port.has_right_siblings(faulty):
+            # Who makes the layer around it gives it another one.
             place, ours = port.constructed(port_around) or place, reference.constructed(around) or ours
             cause = replace(cause, edit=None)
     return replace(cause, place=place, reference_place=ours or reference.constructed(cause.reference_path))

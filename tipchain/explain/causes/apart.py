@@ -32,7 +32,6 @@ class ShownParting(NamedTuple):
 
 PLACELESS = frozenset({"add", "multiply", "maximum", "minimum"})
 """Functions that make the same of their tensors in whatever order."""
-
 ANYWHERE = PLACELESS | {"subtract", "divide", "getitem"} | LAYOUT
 """Functions that stand everywhere: two of one name need not be each other's."""
 
@@ -230,8 +229,8 @@ class Divergence:
     def statements(self, op: Op, step: Op) -> tuple[Frame, Frame]:
         """Return the port's statement and the reference's where a call of each part.
 
-        Of code that is written alike but for one statement, it is that. Where they call other functions, it is the port's
-        statement that reads most like the reference's: that of the call, or of those that made what both calls are given.
+        Of code that is written alike but for one statement, it is that. Where the port lacks the reference's call on the way to
+        its own, it is the statement of `before`.
         """
         if self.walk.only_unlike is not None:
             return self.walk.only_unlike

@@ -356,13 +356,12 @@ def hands_on(call: Call) -> bool:
     return bool(call.outputs) and all(value in call.inputs for value in call.outputs)
 
 
-def _paired_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], close: Close) -> list[CallPair]:
+def _paired_calls(reference: Trace, port: Trace, layers: Sequence[LayerPair], close: Close) -> list[CallPair]:
     """Return the paired layers' calls turn by turn, without inputs that fit another turn.
 
     A layer that is never called, whose container takes its tensors, is called where the container is that holds no other paired layer.
     """
     ours, theirs = _turns(reference), _turns(port)
-    layers = list(layers)
     paths, port_paths = [pair.reference for pair in layers], [pair.port for pair in layers]
     return [
         CallPair(reference=one, port=other)

@@ -307,9 +307,11 @@ def check_parameters(tensors: Tensors) -> list[Diagnosis]:
     """
     found: list[Diagnosis] = []
     of_values: dict[int, Diagnosis | None] = {}
+    alone = {pair.layers for pair in tensors.pairs if pair.ours is None or pair.theirs is None}
+    joined = {layers for layers in alone if _joined_otherwise(tensors, layers)}
     for pair in tensors.pairs:
         if pair.ours is None or pair.theirs is None:
-            found += [] if _joined_otherwise(tensors, pair.layers) else _alone(tensors, pair)
+            found += [] if pair.layers in joined else _alone(tensors, pair)
         elif not pair.fits:
             found += [] if _divided(tensors, pair.ours, pair.theirs) else [_shapes(pair, pair.ours, pair.theirs)]
         else:
