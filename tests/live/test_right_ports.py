@@ -245,3 +245,27 @@ def test_a_layer_before_a_mean_or_after_it_is_judged_by_what_the_models_compute(
         paddle, lambda nn: {"out": nn.Linear(2, 3)}, lambda net, x: net.out(factor * PF.avg_pool1d(x, 3, 3).mean(1))
     )
     assert align(reference, port, SEQUENCES).passed is (factor == 1)
+
+
+@pytest.mark.parametrize("most", [None, 1.0], ids=["right", "clipped"])
+def test_a_layer_that_is_given_less_by_the_port_at_its_first_call_has_the_same_large_values(most):
+    """A prompt, then a token: the port puts the prompt's last place alone through the last layers."""
+    both = {"norm": (6,), "out": (6, 3)}
+
+    def ours(net, x):
+        every, last = (net.out(torch.relu(net.norm(one)))[:, -1] for one in (x, x[:, -1:]))
+        return torch.stack([every, last], 1)
+
+    def theirs(net, x):
+        made = [net.norm(one[:, -1]) for one in (x, x[:, -1:])]
+        made = [PF.relu(one) if most is None else paddle.clip(one, 0, 5 * most) for one in made]
+        return paddle.stack([net.out(one) for one in made], 1)
+
+    reference, port = (
+        model(
+            side, lambda nn: {"norm": nn.LayerNorm(*both["norm"]), "out": nn.Linear(*both["out"])}, forward
+        )
+        for side, forward in ((torch, ours), (paddle, theirs))
+    )
+    report = align(reference, port, SEQUENCES)
+    assert report.passed is (most is None), report.text

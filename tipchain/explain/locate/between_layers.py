@@ -111,14 +111,16 @@ class Enlarged:
 
         def leave(call: CallKey, result: Nested) -> Nested:
             self._gives[number][call] = flows(result)
-            key = keys.get(call)
-            if key is None or not side.is_tensor(result) or not result.is_floating_point():
+            key, (path, _) = keys.get(call), call
+            if not side.is_tensor(result) or not result.is_floating_point():
                 return None
-            if not number:
-                path, _ = call
+            if not number:  # from its first call on, be it in a pair or not: the port's has the larger weights in all of them
                 made = self._enlarged(path, layers[path], result)
-                self._made[key] = np.array(side.view(made))
+                if key is not None:
+                    self._made[key] = np.array(side.view(made))
                 return made
+            if key is None:
+                return None
             expected, array = self._made.pop(key, None), side.view(result)
             axes = None if expected is None else arrange(expected, array)
             if expected is None or axes is None or not relative(expected.transpose(axes), array) <= ROUGH:

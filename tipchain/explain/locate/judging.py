@@ -268,7 +268,7 @@ class PairJudge(CodeJudge):
         self, forward: Sequence[LayerVerdict], backward: Sequence[LayerVerdict]
     ) -> tuple[list[LayerVerdict], list[LayerVerdict]]:
         """Return the verdicts about code that makes another output though all layers agree, or else other gradients alone."""
-        at_end, far = self._judge_outputs(), max(self.outputs_apart(), default=0.0)
+        at_end, far = self.judge_outputs(), max(self.outputs_apart(), default=0.0)
         if at_end:
             return at_end, []
         if not self.exact or any(one.at_fault for one in backward):
@@ -278,7 +278,8 @@ class PairJudge(CodeJudge):
         changed = changed or self.used_elsewhere(forward, self._by_themselves(unlike))
         return [], changed or self.gives_own(self._by_themselves(self._own))
 
-    def _judge_outputs(self) -> list[LayerVerdict]:
+    def judge_outputs(self) -> list[LayerVerdict]:
+        """Return the verdict about the code that makes another output, if some does."""
         apart = self.outputs_apart()
         far = max(apart, default=0.0)
         reference, port = self.runs
@@ -300,7 +301,7 @@ class PairJudge(CodeJudge):
                 return done.code[0], pair
             if not self._agree(pair) and not self.made_up_for(pair):
                 return None
-        at_end = self._judge_outputs()
+        at_end = self.judge_outputs()
         return (at_end[0], None) if at_end else None
 
     def given_alike(self) -> frozenset[int]:

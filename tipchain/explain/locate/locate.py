@@ -416,6 +416,8 @@ class Locator:
             if code is None or not double:
                 continue
             verdict, _ = code
+            if verdict.own == inf:  # tensors of unlike shapes: the outputs decide
+                verdict = next(iter(now.judge_outputs()), verdict)
             if not verdict.nan and isfinite(verdict.own or 0.0):
                 reason = f"{verdict.reason} where layers give large values, of RMS {ENLARGED:g}: an input of such would show it"
                 told = replace(verdict, direction="construction", reason=reason)
