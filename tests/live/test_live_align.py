@@ -92,6 +92,33 @@ def test_a_port_that_raises_is_an_error_and_the_optimizers_are_compared_all_the_
     assert report.exit_code == 1
 
 
+class Raising(paddle.autograd.PyLayer):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 1 / 0
+
+
+class Undifferentiable(paddle.nn.ReLU):
+    def forward(self, x):
+        return Raising.apply(super().forward(x))
+
+
+@pytest.mark.parametrize("epsilon", [1e-5, 1e-1])
+def test_layers_are_compared_forward_where_backward_raises(epsilon):
+    reference, port = pair(epsilon=epsilon)
+    port[2] = Undifferentiable()
+    report = tipchain.align(reference, port, inputs(), **TRAINING)
+    assert report.stages["forward"] is (Outcome.PASS if epsilon == 1e-5 else Outcome.FAIL)
+    assert report.stages["backward"] is Outcome.ERROR
+    assert "in the port (Paddle)" in report.reasons["backward"]
+    assert report.stages["train"] in (Outcome.ERROR, Outcome.SKIP)
+    assert report.exit_code == 1
+
+
 def test_a_gradient_that_torch_leaves_undefined_is_none():
     class First(torch.autograd.Function):
         @staticmethod

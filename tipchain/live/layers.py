@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
+from tipchain.core.blame import one_line
 from tipchain.core.progress import LATE, OutOfTime, Pace
-from tipchain.errors import Outcome
+from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.search import unsearched
 from tipchain.explain.findings import SIDE_NAMES
 from tipchain.explain.locate.between_layers import GROWTH
@@ -28,20 +29,38 @@ SHOWN_OUTPUTS = 4
 def locate_in_time(
     asked: LiveRequest, results: LiveResults, store: Store, pairs: Sequence[LayerPair]
 ) -> Located | None:
-    """Run both models and compare their layers; None where there is no time."""
+    """Run both models and compare their layers, forward alone where backward raises; None where there is no time."""
     try:
         return locate(asked, results.pace, store, pairs)
+    except UsageError:
+        raise
     except OutOfTime as error:
         apart = error.apart
         differ = apart is not None and not apart <= SAME_SINGLE
         told = f"the outputs differ, relative {apart:.3g}; the layers were {LATE}" if differ else LATE
         results.end("forward", Outcome.FAIL if differ else Outcome.ERROR, told)
         return None
+    except Exception as error:  # whatever a user's model raises
+        if "backward" not in asked.wanted:
+            raise
+        store.forget()
+        located = locate(asked, results.pace, store, pairs, backward=False)
+        results.end("backward", Outcome.ERROR, one_line(error))
+        return located
 
 
-def locate(asked: LiveRequest, pace: Pace, store: Store, pairs: Sequence[LayerPair], *, losses: bool = True) -> Located:
+def locate(
+    asked: LiveRequest,
+    pace: Pace,
+    store: Store,
+    pairs: Sequence[LayerPair],
+    *,
+    losses: bool = True,
+    backward: bool = True,
+) -> Located:
     """Run both models and compare their layers; backward starts from the losses, if there are some that run."""
-    locator = asked.locator(store, pace, backward="backward" in asked.wanted, training=asked.training)
+    wanted = backward and "backward" in asked.wanted
+    locator = asked.locator(store, pace, backward=wanted, training=asked.training)
     if losses and asked.loss is not None and locator.backward:
         try:
             return locator.locate(*asked.models, asked.inputs, asked.loss, asked.names, pairs)
@@ -94,7 +113,7 @@ def judge_layers(asked: LiveRequest, results: LiveResults, located: Located, sto
     results.first = located.first or located.elsewhere
     results.report.histograms[:] = count_all(located, store, located.first)
     judge_forward(results, located)
-    if "backward" not in asked.wanted:
+    if "backward" not in asked.wanted or results.report.stages.get("backward") is Outcome.ERROR:  # it raised
         return
     backward = [one for one in located.verdicts if one.direction == "backward"]
     if backward or (located.alike and located.learns) or located.late:
