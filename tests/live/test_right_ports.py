@@ -262,9 +262,7 @@ def test_a_layer_that_is_given_less_by_the_port_at_its_first_call_has_the_same_l
         return paddle.stack([net.out(one) for one in made], 1)
 
     reference, port = (
-        model(
-            side, lambda nn: {"norm": nn.LayerNorm(*both["norm"]), "out": nn.Linear(*both["out"])}, forward
-        )
+        model(side, lambda nn: {"norm": nn.LayerNorm(*both["norm"]), "out": nn.Linear(*both["out"])}, forward)
         for side, forward in ((torch, ours), (paddle, theirs))
     )
     report = align(reference, port, SEQUENCES)

@@ -132,6 +132,24 @@ FORWARD = {
         prior = (1.5 - x) * prior
         return self.out(self.weighed(self.k(x), prior))
 """,
+    "two calls": """
+        h = (self.q(x).tanh() / 4).sin()
+        return self.out(h)
+""",
+    "complex numbers": """
+        a, b = self.q(x).chunk(2, -1)
+        c, d = self.k(x).chunk(2, -1)
+        z = torch.complex(a, b) * torch.complex(c, d)
+        return self.out(torch.cat([z.real, z.imag], -1))
+""",
+    "neighbours": """
+        y = self.q(x)
+        return self.out(torch.cat([y[:, 1:], torch.zeros_like(y[:, :1])], 1))
+""",
+    "a width": """
+        y = torch.exp(-(self.k(x).square()) / 6)
+        return self.out(self.q(x).sin() * y)
+""",
     "buffers": """
         if self.training:
             self.count.mul_(0.5)
@@ -178,6 +196,26 @@ WRONG = {
     "another form": (
         'rows, columns = paddle.meshgrid(paddle.arange(2.0), paddle.arange(4.0), indexing="ij")',
         "index = paddle.arange(8.0)\n        rows = index // 4\n        columns = index % 2  # wrong",
+    ),
+    "two calls": ("""(self.q(x).tanh() / 4).sin()""", """(self.q(x) / 4).tanh().sin()  # wrong"""),
+    "complex numbers": (
+        """z = paddle.complex(a, b) * paddle.complex(c, d)
+        return self.out(paddle.concat([z.real, z.imag], -1))""",
+        """real = a * c - b * d
+        other = a * d - b * c  # wrong
+        return self.out(paddle.concat([real, other], -1))""",
+    ),
+    "neighbours": (
+        """return self.out(paddle.concat([y[:, 1:], paddle.zeros_like(y[:, :1])], 1))""",
+        """edge = paddle.zeros_like(y[:, :1])
+        wide = paddle.concat([edge, y, edge], 1)
+        near = wide[:, 1:-1]  # wrong
+        return self.out(near)""",
+    ),
+    "a width": (
+        "y = paddle.exp(-(self.k(x).square()) / 6)",
+        """k = self.k(x)
+        y = paddle.exp(k * -0.25 * k)  # wrong""",
     ),
     "what is carried": ("prior = (1.5 - x) * prior", "prior = 1.5 - x  # wrong"),
 }

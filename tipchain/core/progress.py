@@ -130,10 +130,12 @@ class Pace:
     Attributes:
         within: seconds in all; None: as long as it takes.
         progress: is given one line of what is being done and how long that takes yet.
+        searched: seconds that searches for causes took which have a time of their own.
     """
 
     within: float | None = None
     progress: Callable[[str], None] | Progress | None = None
+    searched: float = 0.0
     _start: float = field(init=False)
     _late: bool = False
     _step: str = ""

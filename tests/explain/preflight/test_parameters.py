@@ -54,6 +54,20 @@ def test_one_wrong_number_is_told(live, reference, port):
     assert "has 1 wrong of " in found.message
 
 
+def test_norms_are_paired_that_are_left_in_containers_whose_other_layers_belong_together(live):
+    reference, port = live.built(
+        "t.ModuleDict({'a': t.Sequential(t.LayerNorm(4), t.Linear(4, 4)), 'x': t.LayerNorm(4), 'y': t.LayerNorm(4),"
+        " 'b': t.Sequential(t.LayerNorm(4), t.Linear(4, 4))})",
+        "p.LayerDict({'last': p.LayerNorm(4), 'p': p.Sequential(('w', p.Linear(4, 4)), ('norm', p.LayerNorm(4))),"
+        " 'middle': p.LayerNorm(4), 'q': p.Sequential(('w', p.Linear(4, 4)), ('norm', p.LayerNorm(4)))})",
+    )
+    for one, other in (("a", "q"), ("b", "p")):
+        for name, values in reference[one][1].state_dict().items():
+            put(getattr(port[other]["w"], name), values.numpy().T)
+    found = {pair.reference: pair.port for pair in pair_layers(reference, port)}
+    assert {name: found.get(name) for name in ("a.0", "b.0")} == {"a.0": "q.norm", "b.0": "p.norm"}
+
+
 def test_rounding_in_the_last_bits_is_no_difference(live):
     ours, theirs = live.equal(*live.built("t.Sequential(t.Linear(64, 64))", "p.Sequential(p.Linear(64, 64))"))
     values = theirs[0].weight.numpy()

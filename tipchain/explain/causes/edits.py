@@ -57,6 +57,8 @@ ASIDE = frozenset(
     {"inplace", "out", "dtype", "device", "requires_grad", "layout", "memory_format", "non_blocking", "copy"}
 )
 """Settings of the place where a result is kept, not of its value."""
+MENDS = "makes what the reference makes"
+"""How it is said that an edit is right which the reference's calls do not show."""
 MOST_RESULTS = 4
 """Results of one call whose orders are tried."""
 SIZES = frozenset({"view", "reshape", "permute", "repeat", "expand", "flip", "tile"})
@@ -90,9 +92,9 @@ def edits(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         yield from _operands(group, piece, walk)
     for op in () if walk.partings else walk.ops:  # a last call too many
         ends = not any(walk.matched[key] or walk.consumers.get(key) for key in walk.made(op)) and op.written is None
-        place = _kept_argument(op, piece, walk) if ends else None
+        place = kept_argument(op, piece, walk) if ends else None
         if place is not None and walk.matched_given(op, op.args[place]):
-            yield _without(op, {op.number: argument(place)}, piece)
+            yield without_call(op, {op.number: argument(place)}, piece)
 
 
 def alike(partings: Sequence[Parting]) -> list[list[Parting]]:
@@ -121,7 +123,7 @@ def _arguments(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[H
             ]
             for size in range(1, min(len(changes), 3) + 1):
                 for chosen in combinations(changes, size):
-                    yield _with_arguments(op, step, chosen, numbers, piece)
+                    yield with_settings(op, step, chosen, numbers, piece)
             for slot, name, present, value in changes:
                 for number in numbers:
                     whole.setdefault(number, {})[slot] = value
@@ -155,27 +157,34 @@ SOLVED: Mapping[str, Callable[[Array, Array, float], Array]] = {
 def _number(group: Sequence[Parting], piece: Piece) -> Iterator[Hypothesis]:
     """Yield a call with the number with which it makes the tensor that another function of the reference's makes."""
     (op, step), (old, new) = (group[0].op, group[0].step), map(numpy_of, (group[0].old, group[0].new))
-    if op.name not in SOLVED or op.name == step.name or len(op.args) != 2 or _kind(op.args[1]) != "number":
+    if op.name not in SOLVED or op.name == step.name or len(op.args) != 2 or kind_of_setting(op.args[1]) != "number":
         return
     with np.errstate(divide="ignore", invalid="ignore"):
         found = SOLVED[op.name](old, new, op.args[1])[np.abs(old) > ROUGH * rms(old)]
     number = float(np.median(found)) if found.size > 1 else np.nan
     if np.allclose(found, number, rtol=SAME_SINGLE, atol=0):
-        edit = _with_arguments(op, step, [(1, "y", op.args[1], number)], [one.op.number for one in group], piece)
+        edit = with_settings(op, step, [(1, "y", op.args[1], number)], [one.op.number for one in group], piece)
         told = f"it {BY[op.name]} {op.args[1]:.10g}{place_of(op, piece)}; {number:.10g} makes what `{step.said}` of the reference makes"
         yield replace(edit, message=f"{told}{_at(step)}")
 
 
-def _with_arguments(
-    op: Op, step: Op, chosen: Sequence[tuple[int | str, str, object, object]], numbers: Sequence[int], piece: Piece
+def with_settings(
+    op: Op,
+    step: Op | None,
+    chosen: Sequence[tuple[int | str, str, object, object]],
+    numbers: Sequence[int],
+    piece: Piece,
 ) -> Hypothesis:
     _, name, present, value = chosen[0]
     where = place_of(op, piece)
+    reference, whose, mends = (
+        ("; with", "; with", f" it {MENDS}") if step is None else (", the reference", ", the reference's", "")
+    )
     change: CodeEdit | None = CodeEdit(
         kind="pass", call=op.name, arguments=_as_code((each, one) for _, each, _, one in chosen)
     )
     if name == "item":
-        message = f"it takes index [{index_text(present)}]{where}, the reference [{index_text(value)}]"
+        message = f"it takes index [{index_text(present)}]{where}{reference} [{index_text(value)}]{mends}"
         fix = f"write [{index_text(value)}] for [{index_text(present)}]{where}"
         change = CodeEdit(kind="write", call=f"[{index_text(present)}]", written=f"[{index_text(value)}]")
     elif name == "y" and op.name in BY:
@@ -185,23 +194,25 @@ def _with_arguments(
         )  # the attribute that the number is taken from
         held = ((each, vars(layer).get(each)) for each in names)
         kept = next((each for each, one in held if is_plain(one) and same_setting(one, present)), "")
-        message = f"it {BY[op.name]} {present:.10g}{where}, the reference {BY[op.name]} {value:.10g}"
+        message = (
+            f"it {BY[op.name]} {present:.10g}{where}{reference}{f' {BY[op.name]}' if step else ''} {value:.10g}{mends}"
+        )
         fix = f"write {value:.10g} in `{op.name}`{where}"
         fix = f"set `self.{kept}` to {value:.10g}, which `{op.name}`{where} is given" if kept else fix
         change = CodeEdit(kind="set", call=kept, written=f"{value:.10g}") if kept else None
     else:
         message = "; ".join(
-            f"`{each}` of `{op.name}`{where} is {was!r}, the reference's {one!r}" for _, each, was, one in chosen
+            f"`{each}` of `{op.name}`{where} is {was!r}{whose} {one!r}{mends}" for _, each, was, one in chosen
         )
         fix = f"pass {', '.join(f'`{each}={one!r}`' for _, each, _, one in chosen)} to `{op.name}`{where}"
     acts = dict.fromkeys(numbers, with_arguments({slot: one for slot, _, _, one in chosen}))
-    message = f"{message}{_at(step)}"
-    return _at_call(
+    message = f"{message}{_at(step)}" if step is not None else message
+    return at_call(
         "argument", op, step, acts, message, fix, name=name, calls=len(numbers), changes=len(chosen), code_edit=change
     )
 
 
-def _at_call(
+def at_call(
     code: str, op: Op, step: Op | None, acts: Mapping[int, Act], message: str, fix: str, **more: Setting
 ) -> Hypothesis:
     """Return an edit of a call's statement, which does what the reference's does."""
@@ -213,25 +224,29 @@ def _at_call(
 
 def differences(op: Op, step: Op, walk: Walk) -> list[tuple[int | str, str, object, object]]:
     """Return where the settings of a call are not those of the reference's: slot, name, the port's value, the reference's."""
-    slots, settings, parameters = _slots(op), spelled(step, walk), op.parameters
+    slots, settings, parameters = slots_of(op), spelled(step, walk), op.parameters
     found: list[tuple[int | str, str, object, object]] = []
     for given, value in settings.items():
         named = [one for one in slots if one[1].rstrip("s") == given.rstrip("s")]
         placed = [one for one in slots if str(one[0]) == given]
         if not named and given.isdigit():
-            same = [one for one in slots if _kind(one[2]) == _kind(value)]
+            same = [one for one in slots if kind_of_setting(one[2]) == kind_of_setting(value)]
             by_place = [one for one in same if isinstance(one[0], int)]
-            named = [one for one in placed if _kind(one[2]) in (_kind(value), "none")] or by_place[:1]
+            named = [one for one in placed if kind_of_setting(one[2]) in (kind_of_setting(value), "none")] or by_place[
+                :1
+            ]
             named = named or (same if len(same) == 1 else [])  # torch's place, Paddle's name
         for slot, name, present in named[:1]:
             wanted = _as_ports(value, present)
-            if _kind(wanted) == "none" or same_setting(wanted, present):
+            if kind_of_setting(wanted) == "none" or same_setting(wanted, present):
                 continue
             if name == "axis" and not has_axis(op, wanted):
                 continue
             found.append((slot, name, present, wanted))
     named_settings = {name for _, name, _, _ in found} | set(settings)
-    numbered = {_kind(one) for name, one in settings.items() if name.isdigit()}  # one of them may be what a slot holds
+    numbered = {
+        kind_of_setting(one) for name, one in settings.items() if name.isdigit()
+    }  # one of them may be what a slot holds
     found += [
         (slot, name, present, default)
         for slot, name, present in slots
@@ -240,12 +255,12 @@ def differences(op: Op, step: Op, walk: Walk) -> list[tuple[int | str, str, obje
         and default is not None
         and not same_setting(default, present)
         and name not in named_settings
-        and _kind(present) not in numbered
+        and kind_of_setting(present) not in numbered
     ]
     return found
 
 
-def _slots(op: Op) -> list[tuple[int | str, str, object]]:
+def slots_of(op: Op) -> list[tuple[int | str, str, object]]:
     """Return where a call has settings: position or name, the name, the value."""
     parameters = list(op.parameters.values())
     if any(one.kind is one.VAR_POSITIONAL for one in parameters):
@@ -298,7 +313,7 @@ def spelled(step: Op, walk: Walk) -> dict[str, object]:
 
 def _as_ports(value: object, present: object) -> object:
     """Return a value of torch's as the port writes such values: a tuple as a list, texts with the port's capitals."""
-    if isinstance(value, tuple) and _kind(value) == "list":
+    if isinstance(value, tuple) and kind_of_setting(value) == "list":
         return list(value) if not isinstance(present, tuple) else value
     if isinstance(value, str) and isinstance(present, bool):
         return value == "tanh"
@@ -307,7 +322,7 @@ def _as_ports(value: object, present: object) -> object:
     return value
 
 
-def _kind(value: object) -> str:
+def kind_of_setting(value: object) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -332,16 +347,16 @@ def _function(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
         return
     if op.name == LAYER and len(piece.floats_given(op)) != 1:
         return
-    function = _in_paddle(step, piece)
+    function = in_paddle(step, piece)
     parameters = signature_of(function)
     if function is None or not parameters:
         return
-    settings = _passed(step, walk, parameters)
+    settings = passed(step, walk, parameters)
     count = len([one for one in op.args if piece.is_tensor(one)])
     act = called_as(function, most=max(count, 1), without=tuple(op.kwargs), **settings)
     where, name, how = place_of(op, piece), class_of(op.layer) if op.name == LAYER else op.name, _shown(settings)
     change = CodeEdit(kind="write", call=name, written=step.name, arguments=_as_code(settings.items()))
-    yield _at_call(
+    yield at_call(
         "function",
         op,
         step,
@@ -363,7 +378,7 @@ def _shown(settings: Mapping[str, object]) -> str:
     return f"({', '.join(f'{name}={value!r}' for name, value in settings.items())})" if settings else ""
 
 
-def _passed(step: Op, walk: Walk, parameters: Mapping[str, inspect.Parameter]) -> dict[str, object]:
+def passed(step: Op, walk: Walk, parameters: Mapping[str, inspect.Parameter]) -> dict[str, object]:
     """Return the reference's settings as arguments of Paddle's function."""
     names, settings = list(parameters), dict[str, object]()
     for name, value in spelled(step, walk).items():
@@ -399,7 +414,7 @@ def _operand_order(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterat
     message = f"the tensors of {called(op)}{where} are in another order: the reference's is {order}{_at(step)}"
     fix = f"give {called(op)}{where} its tensors in the order {order}"
     change = CodeEdit(kind="order", call=op.name, order=tuple(order))
-    yield _at_call("operand-order", op, step, acts, message, fix, calls=len(group), code_edit=change)
+    yield at_call("operand-order", op, step, acts, message, fix, calls=len(group), code_edit=change)
 
 
 def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -424,7 +439,7 @@ def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
                 f"it gives {called(op)}{where} another tensor than the reference, which gives it {wanted}{_at(step)}"
             )
             fix = f"give {called(op)}{where} {wanted} as argument {number}"
-            yield _at_call(
+            yield at_call(
                 "operand", op, step, {op.number: with_arguments({number: tensor})}, message, fix, name=op.name
             )
 
@@ -446,7 +461,7 @@ def _result_orders(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
             acts = dict.fromkeys((one.number for one in several), then(operator.itemgetter(*order)))
             message = f"the results of {called(op)}{where} are taken in another order than the reference's: its are {list(order)}"
             fix = f"take the results of {called(op)}{where} in the order {list(order)}"
-            yield _at_call("operand-order", op, None, acts, message, fix)
+            yield at_call("operand-order", op, None, acts, message, fix)
 
 
 def _written_before(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -473,7 +488,7 @@ def _written_before(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
             "reference's stays as it was"
         )
         fix = f"make a new tensor{where} and leave the old one as it is"
-        yield _at_call("operand", writer, None, acts, message, fix, name=writer.name, changes=len(acts))
+        yield at_call("operand", writer, None, acts, message, fix, name=writer.name, changes=len(acts))
 
 
 def other_layers(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -492,7 +507,7 @@ def other_layers(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         where, acts = place_of(op, piece), {one.number: called_as(layers[wanted]) for one, _ in several}
         message = f"it calls {called(op)}{where}, the reference `{step.said}`{_at(step)}"
         fix = f"call `{wanted}` for {called(op)}{where}"
-        yield _at_call("operand", op, step, acts, message, fix, calls=len(several))
+        yield at_call("operand", op, step, acts, message, fix, calls=len(several))
 
 
 # A call too few, or too many.
@@ -518,9 +533,9 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
     statement = Divergence(walk).before(op, step)
     own = maker is not None and maker.place not in ("", op.place)
     behind = maker if maker and own and statement in maker.frames and statement not in op.frames else None
-    numbers = [value for value in step.kwargs.values() if _kind(value) == "number"]
+    numbers = [value for value in step.kwargs.values() if kind_of_setting(value) == "number"]
     by = f" by {numbers[0]:.6g}" if step.name in BY and len(step.given) == 1 and numbers else ""
-    settings = {} if step.name in OPERATORS else _passed(step, walk, signature_of(_in_paddle(step, piece)))
+    settings = {} if step.name in OPERATORS else passed(step, walk, signature_of(in_paddle(step, piece)))
     kind: Literal["before", "after"] = "before" if behind is None else "after"
     yield _lacking(group, step, acts, (kind, behind or group[0].ops[0]), statement, piece, settings, by)
 
@@ -595,13 +610,13 @@ def _extra_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[
             for one in group
             for op in one.ops
             if (op.name, op.path, op.place) == (extra.name, extra.path, extra.place)
-            and (place := _kept_argument(op, piece, walk)) is not None
+            and (place := kept_argument(op, piece, walk)) is not None
         }
         if acts:
-            yield _without(extra, acts, piece)
+            yield without_call(extra, acts, piece)
 
 
-def _kept_argument(op: Op, piece: Piece, walk: Walk) -> int | None:
+def kept_argument(op: Op, piece: Piece, walk: Walk) -> int | None:
     """Return which argument of a call, of its result's shape, the reference has, or will have."""
     made = piece.tensors(op.result)
     shape = list(made[0].shape) if len(made) == 1 else None
@@ -609,13 +624,13 @@ def _kept_argument(op: Op, piece: Piece, walk: Walk) -> int | None:
     return next((at for at in fitting if walk.matched_given(op, op.args[at])), next(iter(fitting), None))
 
 
-def _without(op: Op, acts: Mapping[int, Act], piece: Piece) -> Hypothesis:
+def without_call(op: Op, acts: Mapping[int, Act], piece: Piece) -> Hypothesis:
     where = place_of(op, piece)
-    numbers = [one for one in op.args if _kind(one) == "number"]
+    numbers = [one for one in op.args if kind_of_setting(one) == "number"]
     by = f" by {numbers[0]:.6g}" if op.name in BY and numbers else ""
     message = f"it calls {called(op)}{by}{where}, the reference does not"
     change = CodeEdit(kind="remove", call=op.path if op.name == LAYER else op.name)
-    return _at_call(
+    return at_call(
         "extra-call", op, None, acts, message, f"remove {called(op)}{where}", calls=len(acts), code_edit=change
     )
 
@@ -634,7 +649,7 @@ OPERATORS = {
 """Functions that Paddle has as operators of tensors and numbers."""
 
 
-def _in_paddle(step: Op, piece: Piece) -> Function | None:
+def in_paddle(step: Op, piece: Piece) -> Function | None:
     """Return Paddle's function of a step's name; None where there is none."""
     paddle = piece.paddle
     return getattr(paddle, step.name, None) or getattr(paddle.nn.functional, step.name, None)
@@ -642,13 +657,13 @@ def _in_paddle(step: Op, piece: Piece) -> Function | None:
 
 def _done(step: Op, piece: Piece, walk: Walk) -> Tensor:
     """Return Paddle's counterpart of a step, applied to the port's tensors; None if it differs."""
-    function = OPERATORS.get(step.name) or _in_paddle(step, piece)
+    function = OPERATORS.get(step.name) or in_paddle(step, piece)
     keys = [walk.key_of(number) for number in step.given]
     if function is None or not step.made:
         return None
     tensors = [walk.ops.values[key] for key in keys if key is not None]
     parameters = signature_of(function)
-    settings: dict[str, object] = {} if step.name in OPERATORS else _passed(step, walk, parameters)
+    settings: dict[str, object] = {} if step.name in OPERATORS else passed(step, walk, parameters)
     numbers = [one for one in spelled(step, walk).values() if one is not None] if step.name in OPERATORS else []
     try:
         made = function(*tensors, *numbers, **settings) if len(tensors) == len(step.given) else None
@@ -685,9 +700,7 @@ def cut_gradients(piece: Piece, ops: Sequence[Op], outputs: Sequence[Array]) -> 
         several = [op for op in ops if op.number in cut and (op.name, op.place) == (name, at)]
         message = f"{called(several[0])}{place_of(several[0], piece)} stops the gradient, the reference does not"
         acts, fix = {op.number: cut[op.number] for op in several}, f"don't cut the gradient at {at}"
-        yield _at_call(
-            "cut-gradient", several[0], None, acts, message, fix, name=name, calls=len(acts), confirmed=False
-        )
+        yield at_call("cut-gradient", several[0], None, acts, message, fix, name=name, calls=len(acts), confirmed=False)
     if {"detach", "stop_gradient", "set_grad_enabled", "no_grad"} & set(piece.record.names):
         yield from _detached_outputs(piece, outputs)
         yield from _missing_detaches(piece, ops)
@@ -728,7 +741,7 @@ def _missing_detaches(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     def detach(tensor: Tensor, op: Op, act: Act, which: str) -> None:
         what = f"{which} of {called(op)}{place_of(op, piece)}"
         message, acts = f"the reference stops the gradient of {what}", {op.number: act}
-        detached = _at_call("cut-gradient", op, None, acts, message, f"detach {what}", name="detach", confirmed=False)
+        detached = at_call("cut-gradient", op, None, acts, message, f"detach {what}", name="detach", confirmed=False)
         found.append((tensor, detached))
 
     for op in ops:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tipchain.core.language import listed
 from tipchain.core.progress import Pace
-from tipchain.explain.causes.apart import show
+from tipchain.explain.causes.apart import Divergence, show
 from tipchain.explain.causes.edits import alike, by_substitution, cut_gradients, edits, other_layers
 from tipchain.explain.causes.hypotheses import (
     Hypothesis,
@@ -27,6 +27,7 @@ from tipchain.explain.causes.hypotheses import (
     place_of,
 )
 from tipchain.explain.causes.lines import Frame, codes_of, namesake, only_return, only_unlike, reads_alike
+from tipchain.explain.causes.mutations import search
 from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.program import LAYER, has_own_backward
 from tipchain.explain.causes.settings import by_findings, by_meaning
@@ -302,7 +303,10 @@ def _diagnose(
             if trials.settled():
                 break
         else:
-            trials.run(trials.reserve)
+            if not piece.backward and trials.base.ops and piece.record:
+                search(trials, *Divergence(trials.walk).first(proved=bool(trials.reserve)))
+            if not trials.settled():
+                trials.run(trials.reserve)
         found = trials.found()
         if not found and trials.pace.over:
             return [unsearched(verdict)]

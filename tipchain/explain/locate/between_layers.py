@@ -114,7 +114,9 @@ class Enlarged:
             key, (path, _) = keys.get(call), call
             if not side.is_tensor(result) or not result.is_floating_point():
                 return None
-            if not number:  # from its first call on, be it in a pair or not: the port's has the larger weights in all of them
+            if (
+                not number
+            ):  # from its first call on, be it in a pair or not: the port's has the larger weights in all of them
                 made = self._enlarged(path, layers[path], result)
                 if key is not None:
                     self._made[key] = np.array(side.view(made))

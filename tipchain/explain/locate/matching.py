@@ -57,14 +57,15 @@ def pair_layers(reference: Model, port: Model, names: Mapping[str, str] | None =
     """Pair the layers that hold parameters or buffers, in the reference's order of declaration.
 
     What agrees by name (or by ``names``, Paddle's by torch's) and type is paired first; then layers whose parameters
-    hold the same values, in whatever order (a transposed or permuted weight does); then what shapes and order
-    of declaration leave no doubt about; last, layers of one name and type whose tensors are others. What is left
+    hold the same values, in whatever order (a transposed or permuted weight does); then what is left in containers whose
+    other layers belong together; then what shapes and order of declaration leave no doubt about; last, layers of one name and type whose tensors are others. What is left
     is not paired: nothing is guessed.
     """
     names = expand_names(names or {}, reference)
     rest = _Rest(*matchable_layers(reference, port, names))
     rest.take(_by_structure(rest, names, named=True), "name")
     rest.take(_by_values(rest, reference.state_dict()), "values")
+    rest.take(_by_containers(rest), "structure")
     rest.take(_by_structure(rest, names, named=False), "structure")
     named = {(layer.torch_path, layer.kind): path for path, layer in rest.theirs.items()}
     keys = ((path, (path, layer.kind)) for path, layer in rest.ours.items())
@@ -187,6 +188,30 @@ def _by_values(rest: _Rest, state: Mapping[str, object]) -> Iterator[tuple[str, 
         others = theirs.get(key, ())
         if len(paths) == len(others) == 1:
             yield paths[0], others[0]
+
+
+def _by_containers(rest: _Rest) -> Iterator[tuple[str, str]]:
+    """Yield the only layers left of one kind and shape in two containers that share all other pairs."""
+    both = {(_around(pair.reference), _around(pair.port)) for pair in rest.found}
+    ours, theirs = Counter(one for one, _ in both), Counter(other for _, other in both)
+    partners = {one: other for one, other in both if ours[one] == theirs[other] == 1}
+    left, port_left = _left_inside(rest.ours), _left_inside(rest.theirs)
+    for (container, *kind), paths in left.items():
+        others = port_left.get((partners.get(str(container)), *kind), ())
+        if len(paths) == len(others) == 1:
+            yield paths[0], others[0]
+
+
+def _around(path: str) -> str:
+    return path.rpartition(".")[0]
+
+
+def _left_inside(layers: Mapping[str, LayerTensors]) -> dict[tuple[object, ...], list[str]]:
+    """Return layers by their container, kind and shapes."""
+    found: dict[tuple[object, ...], list[str]] = defaultdict(list)
+    for path, layer in layers.items():
+        found[_around(path), layer.kind, tuple(slot.shape for slot in _parameters(layer))].append(path)
+    return found
 
 
 def _by_prints(
