@@ -85,7 +85,7 @@ EDITS = {
     "copies": ("function", "tile", "tile", (ROWS,), lambda m, x: m.b(m.a(x).repeat(3, 1)), lambda m, x: m.b(m.a(x).repeat_interleave(3, 0))),
     "a layer for a function": ("function", "sigmoid", "write `sigmoid`", (ROWS,), lambda m, x: m.b(m.a(x).sigmoid()), lambda m, x: m.b(m.relu(m.a(x)))),
     "another tensor": (
-        "operand", "add", "give `add`", (SEQUENCE,), lambda m, x: m.norm(m.b(m.a(x)) + x), lambda m, x: m.norm((y := m.a(x)) * 0 + m.b(y) + y),
+        "operand", "add", "take `args` for the result of `a`", (SEQUENCE,), lambda m, x: m.norm(m.b(m.a(x)) + x), lambda m, x: m.norm((y := m.a(x)) * 0 + m.b(y) + y),
     ),
     "tensors of a list": ("operand-order", "concat", "in the order [1, 0]", (ROWS,), lambda m, x: cat([m.a(x), m.b(x)], 1) * 2, lambda m, x: cat([m.b(x), m.a(x)], 1) * 2),
     "a factor too few": ("missing-call", "multiply", "by 0.5", (SEQUENCE,), attend, lambda m, x: attend(m, x, scale=None)),
@@ -192,7 +192,7 @@ def test_a_cut_gradient_is_told_with_its_line(live, pair, reference_cuts):
     assert "test_edits.py:" in cause.fix
 
 
-def test_functions_in_another_order_are_shown(live, pair):
+def test_functions_in_another_order_are_told(live, pair):
     def ours(m, x):
         content, style = m.a(x), m.b(x)
         stds = [(one.var(1, keepdim=True) + 0.01).sqrt() for one in (content, style)]
@@ -206,8 +206,9 @@ def test_functions_in_another_order_are_shown(live, pair):
         return (content - content.mean(1, keepdim=True)) / spread(content) * spread(style)
 
     cause = live.cause(*pair(ours, theirs), ROWS)
-    assert cause.code == "parting", cause
+    assert cause.code == "call-order", cause
     assert "`return (x.var(1).sqrt() + 0.01).reshape([x.shape[0], 1])`" in cause.fix
+    assert "before `add`; the other way round it makes what the reference makes" in cause.message
 
 
 def test_functions_of_a_table_are_watched(live, pair):

@@ -4,42 +4,24 @@ from __future__ import annotations
 
 import inspect
 import operator
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import combinations, permutations
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from tipchain.explain.causes.apart import Divergence
-from tipchain.explain.causes.hypotheses import (
-    Hypothesis,
-    Lines,
-    called,
-    class_of,
-    has_axis,
-    holder_of,
-    index_text,
-    lines_of,
-    place_of,
-    same_setting,
-)
+from tipchain.explain.causes.hypotheses import Hypothesis, Lines, called, class_of, holder_of, lines_of, place_of
 from tipchain.explain.causes.lines import Frame, innermost
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import (
     LAYER,
-    LAYOUT,
     Act,
     Op,
     Program,
-    argument,
     called_as,
     constant,
-    is_plain,
     numpy_of,
     signature_of,
-    then,
     then_first,
     with_argument_detached,
     with_arguments,
@@ -48,53 +30,25 @@ from tipchain.explain.causes.program import (
 from tipchain.explain.causes.tensors import own_tensors
 from tipchain.explain.causes.walk import CASTING, Parting, Walk, acts_of
 from tipchain.explain.findings import CodeEdit
-from tipchain.explain.locate.differences import Sketch, rms
+from tipchain.explain.locate.differences import Sketch
 from tipchain.facts.functions import DEFAULTS, NAMES, OPPOSITES
 from tipchain.framework_types import Array, Function, Nested, Options, Setting, Tensor
-from tipchain.numbers.tolerance import ROUGH, SAME_SINGLE
+from tipchain.numbers.tolerance import SAME_SINGLE
 
 ASIDE = frozenset(
     {"inplace", "out", "dtype", "device", "requires_grad", "layout", "memory_format", "non_blocking", "copy"}
 )
 """Settings of the place where a result is kept, not of its value."""
-MENDS = "makes what the reference makes"
-"""How it is said that an edit is right which the reference's calls do not show."""
-MOST_RESULTS = 4
-"""Results of one call whose orders are tried."""
 SIZES = frozenset({"view", "reshape", "permute", "repeat", "expand", "flip", "tile"})
 """Torch's methods that take a list of numbers one by one."""
-BY = {
-    "multiply": "multiplies by",
-    "divide": "divides by",
-    "add": "adds",
-    "subtract": "subtracts",
-    "pow": "takes the power",
-    "rsub": "subtracts from",
-    "rdiv": "divides",
-    "maximum": "takes at least",
-    "minimum": "takes at most",
-}
-"""Functions of a tensor and a number, in words."""
 
 
 def edits(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield the port with one edit where the two programs part: arguments, functions, operands, calls."""
-    yield from _result_orders(piece, walk)
+    """Yield the port with one edit that the reference's calls suggest where the two programs part."""
     yield from _written_before(piece, walk)
     for group in alike(walk.partings):
-        yield from _arguments(group, piece, walk)
-        yield from _function(group, piece, walk)
-        yield from _number(group, piece)
-        yield from _operand_order(group, piece, walk)
         yield from _missing_call(group, piece, walk)
         yield from _missing_behind(group, piece, walk)
-        yield from _extra_call(group, piece, walk)
-        yield from _operands(group, piece, walk)
-    for op in () if walk.partings else walk.ops:  # a last call too many
-        ends = not any(walk.matched[key] or walk.consumers.get(key) for key in walk.made(op)) and op.written is None
-        place = kept_argument(op, piece, walk) if ends else None
-        if place is not None and walk.matched_given(op, op.args[place]):
-            yield without_call(op, {op.number: argument(place)}, piece)
 
 
 def alike(partings: Sequence[Parting]) -> list[list[Parting]]:
@@ -106,112 +60,6 @@ def alike(partings: Sequence[Parting]) -> list[list[Parting]]:
     return list(found.values())
 
 
-# Arguments of a call that are no tensors.
-
-
-def _arguments(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield calls with the arguments of the reference's calls of the same function."""
-    segments = [walk.ops.with_layout(one.ops) for one in group]
-    steps = walk.steps.with_layout(group[0].steps)
-    whole: dict[int, dict[int | str, object]] = {}
-    apart = []
-    for place, op in enumerate(segments[0]):
-        for step in [one for one in steps if one.name == op.name and op.name != LAYER]:
-            changes = differences(op, step, walk)
-            numbers = [
-                one[place].number for one in segments if len(one) == len(segments[0]) and one[place].place == op.place
-            ]
-            for size in range(1, min(len(changes), 3) + 1):
-                for chosen in combinations(changes, size):
-                    yield with_settings(op, step, chosen, numbers, piece)
-            for slot, name, present, value in changes:
-                for number in numbers:
-                    whole.setdefault(number, {})[slot] = value
-                apart.append((op, name, present, value))
-    if len(apart) > 1 and all(op.name in LAYOUT for op, *_ in apart):
-        op, name, present, value = apart[0]
-        where = place_of(op, piece)
-        yield Hypothesis(
-            code="argument",
-            name=name,
-            confirmed=True,
-            changes=len(apart),
-            acts={number: with_arguments(values) for number, values in whole.items()},
-            message=f"it divides and orders axes differently from the reference: `{name}` of `{op.name}`{where} is {present!r}, the reference's {value!r}, and so on",
-            fix="; ".join(
-                f"pass `{name}={value!r}` to `{op.name}`{place_of(op, piece)}" for op, name, _, value in apart
-            ),
-            lines=lines_of(op),
-        )
-
-
-SOLVED: Mapping[str, Callable[[Array, Array, float], Array]] = {
-    "multiply": lambda old, new, number: number * new / old,
-    "divide": lambda old, new, number: number * old / new,
-    "add": lambda old, new, number: number + new - old,
-    "subtract": lambda old, new, number: number + old - new,
-}
-"""The number that gives a new result in place of an old one, of functions of a tensor and a number."""
-
-
-def _number(group: Sequence[Parting], piece: Piece) -> Iterator[Hypothesis]:
-    """Yield a call with the number with which it makes the tensor that another function of the reference's makes."""
-    (op, step), (old, new) = (group[0].op, group[0].step), map(numpy_of, (group[0].old, group[0].new))
-    if op.name not in SOLVED or op.name == step.name or len(op.args) != 2 or kind_of_setting(op.args[1]) != "number":
-        return
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = SOLVED[op.name](old, new, op.args[1])[np.abs(old) > ROUGH * rms(old)]
-    number = float(np.median(found)) if found.size > 1 else np.nan
-    if np.allclose(found, number, rtol=SAME_SINGLE, atol=0):
-        edit = with_settings(op, step, [(1, "y", op.args[1], number)], [one.op.number for one in group], piece)
-        told = f"it {BY[op.name]} {op.args[1]:.10g}{place_of(op, piece)}; {number:.10g} makes what `{step.said}` of the reference makes"
-        yield replace(edit, message=f"{told}{_at(step)}")
-
-
-def with_settings(
-    op: Op,
-    step: Op | None,
-    chosen: Sequence[tuple[int | str, str, object, object]],
-    numbers: Sequence[int],
-    piece: Piece,
-) -> Hypothesis:
-    _, name, present, value = chosen[0]
-    where = place_of(op, piece)
-    reference, whose, mends = (
-        ("; with", "; with", f" it {MENDS}") if step is None else (", the reference", ", the reference's", "")
-    )
-    change: CodeEdit | None = CodeEdit(
-        kind="pass", call=op.name, arguments=_as_code((each, one) for _, each, _, one in chosen)
-    )
-    if name == "item":
-        message = f"it takes index [{index_text(present)}]{where}{reference} [{index_text(value)}]{mends}"
-        fix = f"write [{index_text(value)}] for [{index_text(present)}]{where}"
-        change = CodeEdit(kind="write", call=f"[{index_text(present)}]", written=f"[{index_text(value)}]")
-    elif name == "y" and op.name in BY:
-        layer = dict(piece.sides.port.layers(piece.port)).get(op.holder)
-        names = (
-            re.findall(r"\bself\.(\w+)", op.line) if layer is not None else []
-        )  # the attribute that the number is taken from
-        held = ((each, vars(layer).get(each)) for each in names)
-        kept = next((each for each, one in held if is_plain(one) and same_setting(one, present)), "")
-        message = (
-            f"it {BY[op.name]} {present:.10g}{where}{reference}{f' {BY[op.name]}' if step else ''} {value:.10g}{mends}"
-        )
-        fix = f"write {value:.10g} in `{op.name}`{where}"
-        fix = f"set `self.{kept}` to {value:.10g}, which `{op.name}`{where} is given" if kept else fix
-        change = CodeEdit(kind="set", call=kept, written=f"{value:.10g}") if kept else None
-    else:
-        message = "; ".join(
-            f"`{each}` of `{op.name}`{where} is {was!r}{whose} {one!r}{mends}" for _, each, was, one in chosen
-        )
-        fix = f"pass {', '.join(f'`{each}={one!r}`' for _, each, _, one in chosen)} to `{op.name}`{where}"
-    acts = dict.fromkeys(numbers, with_arguments({slot: one for slot, _, _, one in chosen}))
-    message = f"{message}{_at(step)}" if step is not None else message
-    return at_call(
-        "argument", op, step, acts, message, fix, name=name, calls=len(numbers), changes=len(chosen), code_edit=change
-    )
-
-
 def at_call(
     code: str, op: Op, step: Op | None, acts: Mapping[int, Act], message: str, fix: str, **more: Setting
 ) -> Hypothesis:
@@ -220,69 +68,6 @@ def at_call(
     return Hypothesis(
         code=code, acts=acts, message=message, fix=f"{fix}: `{op.line}`", lines=lines_of(op, step), **given
     )
-
-
-def differences(op: Op, step: Op, walk: Walk) -> list[tuple[int | str, str, object, object]]:
-    """Return where the settings of a call are not those of the reference's: slot, name, the port's value, the reference's."""
-    slots, settings, parameters = slots_of(op), spelled(step, walk), op.parameters
-    found: list[tuple[int | str, str, object, object]] = []
-    for given, value in settings.items():
-        named = [one for one in slots if one[1].rstrip("s") == given.rstrip("s")]
-        placed = [one for one in slots if str(one[0]) == given]
-        if not named and given.isdigit():
-            same = [one for one in slots if kind_of_setting(one[2]) == kind_of_setting(value)]
-            by_place = [one for one in same if isinstance(one[0], int)]
-            named = [one for one in placed if kind_of_setting(one[2]) in (kind_of_setting(value), "none")] or by_place[
-                :1
-            ]
-            named = named or (same if len(same) == 1 else [])  # torch's place, Paddle's name
-        for slot, name, present in named[:1]:
-            wanted = _as_ports(value, present)
-            if kind_of_setting(wanted) == "none" or same_setting(wanted, present):
-                continue
-            if name == "axis" and not has_axis(op, wanted):
-                continue
-            found.append((slot, name, present, wanted))
-    named_settings = {name for _, name, _, _ in found} | set(settings)
-    numbered = {
-        kind_of_setting(one) for name, one in settings.items() if name.isdigit()
-    }  # one of them may be what a slot holds
-    found += [
-        (slot, name, present, default)
-        for slot, name, present in slots
-        if name in parameters
-        and is_plain(default := parameters[name].default)
-        and default is not None
-        and not same_setting(default, present)
-        and name not in named_settings
-        and kind_of_setting(present) not in numbered
-    ]
-    return found
-
-
-def slots_of(op: Op) -> list[tuple[int | str, str, object]]:
-    """Return where a call has settings: position or name, the name, the value."""
-    parameters = list(op.parameters.values())
-    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
-        parameters = []
-    found: list[tuple[int | str, str, object]] = []
-    for number, one in enumerate(op.args):
-        name = parameters[number].name if number < len(parameters) else str(number)
-        if op.name in ("getitem", "setitem") and number == 1:
-            name = "item"
-        elif name.isdigit() and number == 1:
-            name = "y"
-        elif op.name == "arange" and len(op.args) == 1 and "end" not in op.kwargs:
-            name = "end"
-        if is_plain(one):
-            found.append((number, name, one))
-    found += [(name, name, one) for name, one in op.kwargs.items() if is_plain(one)]
-    found += [
-        (one.name, one.name, one.default)
-        for one in parameters[len(op.args) :]
-        if one.name not in op.kwargs and one.default is not one.empty and is_plain(one.default) and one.name != "name"
-    ]
-    return found
 
 
 def spelled(step: Op, walk: Walk) -> dict[str, object]:
@@ -311,7 +96,7 @@ def spelled(step: Op, walk: Walk) -> dict[str, object]:
     return {**DEFAULTS.get(step.name, {}), **{name: one for name, one in told.items() if one is not None}}
 
 
-def _as_ports(value: object, present: object) -> object:
+def as_ports(value: object, present: object) -> object:
     """Return a value of torch's as the port writes such values: a tuple as a list, texts with the port's capitals."""
     if isinstance(value, tuple) and kind_of_setting(value) == "list":
         return list(value) if not isinstance(present, tuple) else value
@@ -323,6 +108,7 @@ def _as_ports(value: object, present: object) -> object:
 
 
 def kind_of_setting(value: object) -> str:
+    """Return a word for the kind of a setting."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -336,41 +122,8 @@ def kind_of_setting(value: object) -> str:
     return "index" if indexes else "list"
 
 
-# Another function.
-
-
-def _function(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield a call of the function that the reference calls, on the tensors that the port's call is given."""
-    op, step = group[0].op, group[0].step
-    single = len(group[0].ops) == 1 and len(group[0].steps) == 1
-    if not single or step.name in (LAYER, op.name) or op.written is not None:
-        return
-    if op.name == LAYER and len(piece.floats_given(op)) != 1:
-        return
-    function = in_paddle(step, piece)
-    parameters = signature_of(function)
-    if function is None or not parameters:
-        return
-    settings = passed(step, walk, parameters)
-    count = len([one for one in op.args if piece.is_tensor(one)])
-    act = called_as(function, most=max(count, 1), without=tuple(op.kwargs), **settings)
-    where, name, how = place_of(op, piece), class_of(op.layer) if op.name == LAYER else op.name, _shown(settings)
-    change = CodeEdit(kind="write", call=name, written=step.name, arguments=_as_code(settings.items()))
-    yield at_call(
-        "function",
-        op,
-        step,
-        {one.op.number: act for one in group},
-        f"it calls `{name}`{where}, the reference `{step.said}{how}`{_at(step)}",
-        f"write `{step.name}{how}` for `{name}`{where}",
-        name=step.name,
-        calls=len(group),
-        place=op.path if op.name == LAYER else None,
-        code_edit=None if op.name == LAYER else change,
-    )
-
-
-def _as_code(settings: Iterable[tuple[str, object]]) -> tuple[tuple[str, str], ...]:
+def as_code(settings: Iterable[tuple[str, object]]) -> tuple[tuple[str, str], ...]:
+    """Return settings with their values as code."""
     return tuple((name, repr(value)) for name, value in settings)
 
 
@@ -384,84 +137,9 @@ def passed(step: Op, walk: Walk, parameters: Mapping[str, inspect.Parameter]) ->
     for name, value in spelled(step, walk).items():
         given = names[int(name)] if name.isdigit() and int(name) < len(names) else name
         if given in parameters and value is not None:
-            wanted = _as_ports(value, parameters[given].default)
+            wanted = as_ports(value, parameters[given].default)
             settings[given] = list(wanted) if isinstance(wanted, tuple) else wanted
     return settings
-
-
-def _at(step: Op) -> str:
-    return f" at {step.place} (`{step.line}`)" if step.place else ""
-
-
-# Other tensors, or the same ones in another order.
-
-
-def _operand_order(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield a call whose tensors stand in the reference's order."""
-    acts, order = {}, list[int]()
-    for one in group:
-        op, step = one.op, one.step
-        tensors = piece.tensors((op.args, {}))
-        matched = [set(walk.matched_given(op, each)) for each in tensors]
-        order = []
-        for number in step.given:
-            order.append(next((at for at, found in enumerate(matched) if number in found and at not in order), -1))
-        if op.name != step.name or sorted(order) != list(range(len(tensors))) or order == sorted(order):
-            return
-        acts[op.number] = with_tensors(op.args, {id(old): tensors[at] for old, at in zip(tensors, order, strict=True)})
-    op, step = group[0].op, group[0].step
-    where = place_of(op, piece)
-    message = f"the tensors of {called(op)}{where} are in another order: the reference's is {order}{_at(step)}"
-    fix = f"give {called(op)}{where} its tensors in the order {order}"
-    change = CodeEdit(kind="order", call=op.name, order=tuple(order))
-    yield at_call("operand-order", op, step, acts, message, fix, calls=len(group), code_edit=change)
-
-
-def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield a call that is given the tensors that the reference's counterpart is given, where the port has them."""
-    op, step = group[0].op, group[0].step
-    if op.name != step.name or op.written is not None:
-        return
-    places = [number for number, one in enumerate(op.args) if piece.is_tensor(one)]
-    matched = {number: walk.matched_given(op, op.args[number]) for number in places}
-    missing = [one for one in step.given if not any(one in found for found in matched.values())]
-    wrong = [number for number in places if not set(matched[number]) & set(step.given)]
-    for value in missing:
-        key = walk.key_of(value)
-        if key is None:
-            continue
-        tensor, where = walk.ops.values[key], place_of(op, piece)
-        for number in wrong:
-            if list(tensor.shape) != list(op.args[number].shape):
-                continue
-            wanted = walk.told(key)
-            message = (
-                f"it gives {called(op)}{where} another tensor than the reference, which gives it {wanted}{_at(step)}"
-            )
-            fix = f"give {called(op)}{where} {wanted} as argument {number}"
-            yield at_call(
-                "operand", op, step, {op.number: with_arguments({number: tensor})}, message, fix, name=op.name
-            )
-
-
-def _result_orders(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield calls that are right and give several tensors of one shape, which the code takes in another order."""
-    calls: dict[tuple[str, str], list[Op]] = {}
-    for op in walk.ops:
-        made = walk.made(op)
-        shapes = {tuple(one.shape) for one in made.values()}
-        if isinstance(op.result, list | tuple) and 1 < len(made) <= MOST_RESULTS and len(shapes) == 1:
-            calls.setdefault((op.name, op.place), []).append(op)
-    for several in calls.values() if walk.partings else ():
-        op, count = several[0], len(walk.made(several[0]))
-        if op.name == LAYER or not all(walk.matched[key] for key in walk.given(op)):
-            continue
-        where = place_of(op, piece)
-        for order in list(permutations(range(count)))[1:]:
-            acts = dict.fromkeys((one.number for one in several), then(operator.itemgetter(*order)))
-            message = f"the results of {called(op)}{where} are taken in another order than the reference's: its are {list(order)}"
-            fix = f"take the results of {called(op)}{where} in the order {list(order)}"
-            yield at_call("operand-order", op, None, acts, message, fix)
 
 
 def _written_before(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -505,7 +183,7 @@ def other_layers(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     for (_, _, wanted), several in found.items():
         op, step = several[0]
         where, acts = place_of(op, piece), {one.number: called_as(layers[wanted]) for one, _ in several}
-        message = f"it calls {called(op)}{where}, the reference `{step.said}`{_at(step)}"
+        message = f"it calls {called(op)}{where}, the reference `{step.said}` at {step.place} (`{step.line}`)"
         fix = f"call `{wanted}` for {called(op)}{where}"
         yield at_call("operand", op, step, acts, message, fix, calls=len(several))
 
@@ -534,7 +212,7 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
     own = maker is not None and maker.place not in ("", op.place)
     behind = maker if maker and own and statement in maker.frames and statement not in op.frames else None
     numbers = [value for value in step.kwargs.values() if kind_of_setting(value) == "number"]
-    by = f" by {numbers[0]:.6g}" if step.name in BY and len(step.given) == 1 and numbers else ""
+    by = f" by {numbers[0]:.6g}" if step.name in OPERATORS and len(step.given) == 1 and numbers else ""
     settings = {} if step.name in OPERATORS else passed(step, walk, signature_of(in_paddle(step, piece)))
     kind: Literal["before", "after"] = "before" if behind is None else "after"
     yield _lacking(group, step, acts, (kind, behind or group[0].ops[0]), statement, piece, settings, by)
@@ -571,7 +249,7 @@ def _lacking(
     edit = None
     if len(step.given) == 1 and hasattr(piece.paddle.nn.functional, step.name):
         call = (op.path or "layer") if op.name == LAYER else op.name
-        edit = CodeEdit(kind=kind, call=call, written=step.name, arguments=_as_code(settings.items()))
+        edit = CodeEdit(kind=kind, call=call, written=step.name, arguments=as_code(settings.items()))
     return Hypothesis(
         code="missing-call",
         name=step.name,
@@ -596,43 +274,6 @@ def _acting(calls: Sequence[Op], program: Program) -> list[Op]:
         if one.name not in CASTING and not idle:
             found.append(one)
     return found
-
-
-def _extra_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield calls without one call in front of them that the reference does not make."""
-    for extra in (one for one in group[0].ops if one.name not in CASTING or walk.alters(one)):
-        partner = piece.partners.get(extra.path)
-        made = any(one.name == extra.name and (extra.name != LAYER or one.said == partner) for one in group[0].steps)
-        if made or group[0].op.written is not None:
-            continue
-        acts = {
-            op.number: argument(place)
-            for one in group
-            for op in one.ops
-            if (op.name, op.path, op.place) == (extra.name, extra.path, extra.place)
-            and (place := kept_argument(op, piece, walk)) is not None
-        }
-        if acts:
-            yield without_call(extra, acts, piece)
-
-
-def kept_argument(op: Op, piece: Piece, walk: Walk) -> int | None:
-    """Return which argument of a call, of its result's shape, the reference has, or will have."""
-    made = piece.tensors(op.result)
-    shape = list(made[0].shape) if len(made) == 1 else None
-    fitting = [at for at, one in enumerate(op.args) if piece.is_tensor(one) and list(one.shape) == shape]
-    return next((at for at in fitting if walk.matched_given(op, op.args[at])), next(iter(fitting), None))
-
-
-def without_call(op: Op, acts: Mapping[int, Act], piece: Piece) -> Hypothesis:
-    where = place_of(op, piece)
-    numbers = [one for one in op.args if kind_of_setting(one) == "number"]
-    by = f" by {numbers[0]:.6g}" if op.name in BY and numbers else ""
-    message = f"it calls {called(op)}{by}{where}, the reference does not"
-    change = CodeEdit(kind="remove", call=op.path if op.name == LAYER else op.name)
-    return at_call(
-        "extra-call", op, None, acts, message, f"remove {called(op)}{where}", calls=len(acts), code_edit=change
-    )
 
 
 OPERATORS = {

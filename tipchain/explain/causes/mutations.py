@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import re
 import select
 import signal
 import time
@@ -12,21 +13,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, combinations, islice, permutations
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from tipchain.explain.causes.edits import (
-    MENDS,
     OPERATORS,
+    as_code,
+    as_ports,
     at_call,
     in_paddle,
-    kept_argument,
     kind_of_setting,
     passed,
-    slots_of,
     spelled,
-    with_settings,
 )
 from tipchain.explain.causes.hypotheses import (
     Hypothesis,
@@ -36,10 +35,11 @@ from tipchain.explain.causes.hypotheses import (
     called,
     class_of,
     has_axis,
+    index_text,
     place_of,
     same_setting,
 )
-from tipchain.explain.causes.lines import Code, Frame, at_line, codes_of, innermost, opposite, reads_alike
+from tipchain.explain.causes.lines import Code, Frame, at_line, codes_of, innermost, likeness, opposite, reads_alike
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import (
     LAYER,
@@ -48,6 +48,7 @@ from tipchain.explain.causes.program import (
     Op,
     argument,
     called_as,
+    is_plain,
     numpy_of,
     signature_of,
     then,
@@ -56,12 +57,14 @@ from tipchain.explain.causes.program import (
 from tipchain.explain.causes.tensors import SharedTensor, own_tensors, replaced
 from tipchain.explain.causes.walk import CASTING, Walk, exchanged
 from tipchain.explain.findings import CodeEdit
-from tipchain.framework_types import Array, Function, Nested, Options, Tensor
+from tipchain.framework_types import Array, Function, Nested, Options, Setting, Tensor
 from tipchain.numbers.tolerance import SAME_SINGLE
 
 LONGEST = 10.0
-"""Seconds that edits are tried for at most, for all faults of an alignment."""
-MOST_ALTERNATIVES = 12
+"""Seconds of the processor that edits are tried for at most, for all faults of an alignment."""
+PATIENCE = 6.0
+"""Times as long a copy of the process may take on a busy machine."""
+MOST_ALTERNATIVES = 16
 """Values of one argument, or tensors in place of one, that are tried."""
 MOST_INSIDE = 40
 """Calls inside a function whose arguments are exchanged."""
@@ -69,12 +72,102 @@ MOST_ORDERED = 4
 """Axes, or tensors of a list, all of whose orders are tried."""
 MOST_TURNS = 8
 """Calls of one function in a statement that are changed one by one, too."""
-BINARY = frozenset({"add", "subtract", "multiply", "divide", "maximum", "minimum", "pow", "rsub", "rdiv"})
-"""Functions of two tensors, or of a tensor and a number, that stand in each other's place."""
+BINARY = {
+    "multiply": "multiplies by",
+    "divide": "divides by",
+    "add": "adds",
+    "subtract": "subtracts",
+    "pow": "takes the power",
+    "rsub": "subtracts from",
+    "rdiv": "divides",
+    "maximum": "takes at least",
+    "minimum": "takes at most",
+}
+"""Functions of two tensors, or of a tensor and a number, that stand in each other's place, in words."""
 TURNED = frozenset({"subtract", "divide", "matmul", "pow"})
 """Functions of two tensors whose order counts."""
 STEPS, MOVED = 6, 1e-4
 """Steps by which a number is solved for, and the share by which it is moved to see what comes of it."""
+MENDS = "makes what the reference makes"
+Mutation = Callable[[], Hypothesis | None]
+
+
+def search(
+    trials: Trials, near: Op, step: Op, *, proved: bool, others: Mapping[int, Act] | None = None
+) -> Trial | None:
+    """Return an edit that mends the port; None where none is found.
+
+    Paddle ends the process for some arguments (3.3.1: a negative number of parts). So edits are tried in a copy of this process, and
+    the one that mends is run here once more.
+
+    Args:
+        trials: those of the piece.
+        near: the port's call at which the programs part, around which edits are tried first.
+        step: the reference's.
+        proved: whether the error comes from the partings of the walk: then edits are tried there alone.
+        others: what else stands in place of calls.
+    """
+    walk, before = trials.walk, os.times().children_user
+    apart = [op for one in walk.partings for op in one.ops] if proved else []
+    makers = [
+        walk.makers_of.get(key) for op in apart for key in op.given
+    ]  # what is right by itself may be taken wrongly
+    within = frozenset(op.number for op in (*apart, *filter(None, makers)))
+
+    def mended(mutation: Mutation) -> Trial | None:
+        one = mutation()
+        return None if one is None else trials.mends(replace(one, acts={**(others or {}), **one.acts}))
+
+    every = partial(mutations, trials.piece, walk, near, within)
+    found = _first((mended(one) is not None for one in every()), LONGEST - trials.pace.searched)
+    trials.pace.searched += os.times().children_user - before
+    trial = None if found is None else mended(next(islice(every(), found, None)))
+    if trial is None:
+        return None
+    one, codes = trial.hypothesis, codes_of(frame for call in walk.steps for frame in call.frames)
+    frame = at_line(one.lines.port.file, one.lines.port.line) if one.lines.port is not None else None
+    against = None if frame is None else opposite(frame, codes)
+    there = against[0] if against is not None and against[1] else innermost(step.frames)
+    message = f"{one.message}; the reference has `{there.line}` at {there.place}" if there.place else one.message
+    lines = one.lines._replace(reference=there.source)
+    told = replace(one, lines=lines, message=message, evidence=f"{(found or 0) + 1} edits were tried")
+    return replace(trial, hypothesis=told)
+
+
+def _first(tries: Iterable[bool], within: float) -> int | None:
+    """Return the number of the first that succeeds in a copy of this process; None where none does.
+
+    Args:
+        tries: whether each succeeds.
+        within: seconds of the processor after which no other is begun.
+    """
+    if within <= 0:
+        return None
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of threads, which the copy does not have
+        child = os.fork()
+    if not child:
+        try:
+            quiet, until = os.open(os.devnull, os.O_WRONLY), time.process_time() + within
+            for stream in (1, 2):
+                os.dup2(quiet, stream)
+            for number, mended in enumerate(tries):
+                if mended:
+                    os.write(write, str(number).encode())
+                if mended or time.process_time() > until:
+                    break
+        finally:
+            os._exit(0)
+    os.close(write)
+    try:
+        ready, _, _ = select.select([read], [], [], PATIENCE * within)
+        told = os.read(read, 20) if ready else b""
+    finally:
+        os.close(read)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    return int(told) if told else None
 
 
 class Pool(NamedTuple):
@@ -84,98 +177,35 @@ class Pool(NamedTuple):
     unary: Sequence[tuple[Op, Callable[[Tensor], Tensor], str]]
 
 
-Mutation = Callable[[], Hypothesis | None]
-
-
-def search(trials: Trials, near: Op, step: Op) -> None:
-    """Find an edit that mends the port, and keep it with the trials; ``near`` and ``step`` are the calls at which the programs part.
-
-    Paddle ends the process for some arguments (3.3.1: a negative number of parts). So edits are tried in a copy of this process, and
-    the one that mends is run here once more.
-    """
-
-    def mended(mutation: Mutation) -> Trial | None:
-        hypothesis = mutation()
-        return None if hypothesis is None else trials.mends(hypothesis)
-
-    apart = [op for one in trials.walk.partings for op in one.ops] if trials.reserve else []
-    makers = [
-        trials.walk.makers_of.get(key) for op in apart for key in op.given
-    ]  # what is right by itself may be taken wrongly
-    known = frozenset(op.number for op in (*apart, *filter(None, makers)))
-    every = partial(mutations, trials.piece, trials.walk, near, known)
-    left = LONGEST - trials.pace.searched
-    start = time.monotonic()
-    found = _first((mended(one) is not None for one in every()), left)
-    trials.pace.searched += time.monotonic() - start
-    trial = None if found is None else mended(next(islice(every(), found, None)))
-    if trial is not None:
-        codes = codes_of(frame for one in trials.walk.steps for frame in one.frames)
-        port = trial.hypothesis.lines.port
-        frame = at_line(port.file, port.line) if port is not None else None
-        against = None if frame is None else opposite(frame, codes)
-        there = against[0] if against is not None and against[1] else innermost(step.frames)
-        said = f"{trial.hypothesis.message}; the reference has `{there.line}` at {there.place}"
-        lines = trial.hypothesis.lines._replace(reference=there.source)
-        message = said if there.place else trial.hypothesis.message
-        tried = f"{(found or 0) + 1} edits were tried"
-        hypothesis = replace(trial.hypothesis, lines=lines, message=message, evidence=tried)
-        trials.trials.append(replace(trial, hypothesis=hypothesis))
-
-
-def _first(tries: Iterable[bool], within: float) -> int | None:
-    """Return the number of the first that succeeds in a copy of this process, within so many seconds; None where none does."""
-    read, write = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of threads, which the copy does not have
-        child = os.fork()
-    if not child:
-        try:
-            quiet = os.open(os.devnull, os.O_WRONLY)
-            for stream in (1, 2):
-                os.dup2(quiet, stream)
-            found = next((number for number, mended in enumerate(tries) if mended), None)
-            os.write(write, b"" if found is None else str(found).encode())
-        finally:
-            os._exit(0)
-    os.close(write)
-    try:
-        ready, _, _ = select.select([read], [], [], max(within, 0.0))
-        told = os.read(read, 20) if ready else b""
-    finally:
-        os.close(read)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    return int(told) if told else None
-
-
 def mutations(piece: Piece, walk: Walk, near: Op, within: frozenset[int] = frozenset()) -> Iterator[Mutation]:
     """Yield the port with one thing changed at one of its statements, those first whose calls are the nearest to one.
 
-    ``within`` are the numbers of the calls among which the fault is known to be; empty where it may be anywhere.
+    Statements that read as the reference's come last. ``within`` are the numbers of the calls among which the fault is
+    known to be; empty where it may be anywhere.
     """
     pool, by_line = _pool(piece, walk), dict[tuple[str, str, str], list[Op]]()
+    codes = codes_of(frame for step in walk.steps for frame in step.frames)
     for op in walk.ops:
         by_line.setdefault((op.name, op.place, _own_name(op)), []).append(op)
-    if within:
-        by_line = {key: ops for key, ops in by_line.items() if not within.isdisjoint(op.number for op in ops)}
+    lines = [ops for ops in by_line.values() if not within or any(op.number in within for op in ops)]
+    lines.sort(key=lambda ops: min(abs(op.number - near.number) for op in ops))
+    lines.sort(key=lambda ops: reads_alike(innermost(ops[0].frames), codes))
     sites, variables = _sites(walk), dict[Code | None, _Variables]()
-    lines = sorted(by_line.values(), key=lambda ops: min(abs(op.number - near.number) for op in ops))
-    codes = codes_of(frame for step in walk.steps for frame in step.frames)
     yield from map(_as_it_is, _own(piece, walk))
     for several in lines:
+        turns, alike = list(_turns(several, walk)), reads_alike(innermost(several[0].frames), codes)
+        for calls in turns:
+            edits = _less(calls, piece, walk), _settings(calls, pool, piece), _orders(calls, piece)
+            yield from map(_as_it_is, chain.from_iterable(edits))
         for site in dict.fromkeys(site for op in several for site in _sites_of(op)):
-            if site in sites and not reads_alike(sites[site][0], codes):
+            if site in sites and (alike or not reads_alike(sites[site][0], codes)):
                 frame, ops = sites.pop(site)
                 known = variables.get(frame.code) or variables.setdefault(frame.code, _Variables(walk, frame.code))
                 yield from map(_as_it_is, _operands(frame, ops, known, piece))
-        for calls in _turns(several, walk) if not reads_alike(innermost(several[0].frames), codes) else ():
-            edits = _settings(calls, pool, piece), _orders(calls, piece), _functions(calls, pool, piece)
-            yield from map(_as_it_is, chain(*edits, _less(calls, piece, walk)))
-    unlike = (several for several in lines if not reads_alike(innermost(several[0].frames), codes))
-    for calls in (calls for several in unlike for calls in _turns(several, walk)):
+        yield from map(_as_it_is, chain.from_iterable(_functions(calls, pool, piece) for calls in turns))
+    for calls in (calls for several in lines for calls in _turns(several, walk)):
         yield from _solved(calls, piece, walk)
-        yield from map(_as_it_is, chain(_more(calls, pool, piece), _later(calls, piece, walk)))
+        yield from map(_as_it_is, chain(_more(calls, pool, piece, walk), _later(calls, piece, walk)))
 
 
 def _as_it_is(one: Hypothesis) -> Mutation:
@@ -190,17 +220,18 @@ def _pool(piece: Piece, walk: Walk) -> Pool:
         settings |= {f"{step.name} {name} {value!r}": (step.name, name, value) for name, value in told.items()}
         function = OPERATORS.get(step.name) or in_paddle(step, piece)
         if len(step.given) == 1 and step.name not in (LAYER, *CASTING) and function is not None:
-            numbers = [one for one in told.values() if kind_of_setting(one) == "number"]
-            if step.name in BINARY:
-                change, how = (
-                    (lambda tensor, function=function, numbers=numbers: function(tensor, *numbers[:1])),
-                    f"{numbers[:1]}",
-                )
-            else:
-                given = passed(step, walk, signature_of(function))
-                change, how = partial(function, **given), ", ".join(f"{key}={value!r}" for key, value in given.items())
+            numbers = [one for one in told.values() if kind_of_setting(one) == "number"][:1]
+            given = {} if step.name in BINARY else passed(step, walk, signature_of(function))
+            change = partial(_applied, function, numbers if step.name in BINARY else (), given)
+            how = ", ".join(
+                (*map(str, numbers if step.name in BINARY else ()), *(f"{key}={one!r}" for key, one in given.items()))
+            )
             unary.setdefault(f"{step.name}({how})", (step, change, how))
     return Pool(list(settings.values()), list(unary.values()))
+
+
+def _applied(function: Function, numbers: Sequence[object], given: Mapping[str, object], tensor: Tensor) -> Tensor:
+    return function(tensor, *numbers, **given)
 
 
 def _turns(several: Sequence[Op], walk: Walk) -> Iterator[Sequence[Op]]:
@@ -216,8 +247,9 @@ def _turns(several: Sequence[Op], walk: Walk) -> Iterator[Sequence[Op]]:
     yield from turns.values() if 1 < len(turns) <= MOST_TURNS else ()
 
 
-def _alike(calls: Sequence[Op], act: Act) -> dict[int, Act]:
-    return dict.fromkeys((one.number for one in calls), act)
+def _edit(code: str, ops: Sequence[Op], act: Act, message: str, fix: str, **more: Setting) -> Hypothesis:
+    acts = dict.fromkeys((one.number for one in ops), act)
+    return at_call(code, ops[0], None, acts, f"{message} it {MENDS}", fix, confirmed=False, **more)
 
 
 # What the port's own code holds: two of its tensors exchanged, or one turned.
@@ -225,11 +257,8 @@ def _alike(calls: Sequence[Op], act: Act) -> dict[int, Act]:
 
 def _own(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     """Yield tensors that the code keeps, those of all layers of a class, with two exchanged, or two axes of one."""
-    used, layers = (
-        {id(one) for op in walk.ops for one in piece.tensors((op.args, op.kwargs))},
-        dict(piece.sides.port.layers(piece.port)),
-    )
-    kept = dict[type, dict[str, dict[str, Tensor]]]()
+    used = {id(one) for op in walk.ops for one in piece.tensors((op.args, op.kwargs))}
+    layers, kept = dict(piece.sides.port.layers(piece.port)), dict[type, dict[str, dict[str, Tensor]]]()
     for path, one in own_tensors(piece):
         holder, _, name = path.rpartition(".")
         if id(one) in used and one.ndim:
@@ -240,28 +269,22 @@ def _own(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
             both = [(one[name], one[other]) for one in holders.values() if {name, other} <= one.keys()]
             if all(_fits(*pair) and _fits(*reversed(pair)) for pair in both):
                 new = [(one, numpy_of(another)) for pair in both for one, another in (pair, reversed(pair))]
-                yield _kept_otherwise(
-                    [name, other], f"`{name}` and `{other}` stand in each other's place", new, holders
-                )
+                yield _kept_otherwise(name, f"`{name}` and `{other}` exchanged", new, holders)
         for name in names:
             every = [one[name] for one in holders.values() if name in one]
             for first, second in combinations(range(every[0].ndim), 2):
                 if all(1 < one.shape[first] == one.shape[second] for one in every):
                     new = [(one, numpy_of(one).swapaxes(first, second)) for one in every]
-                    yield _kept_otherwise(
-                        [name], f"the axes {first} and {second} of `{name}` are exchanged", new, holders
-                    )
+                    yield _kept_otherwise(name, f"the axes {first} and {second} of `{name}` exchanged", new, holders)
 
 
-def _kept_otherwise(
-    names: Sequence[str], said: str, new: Sequence[tuple[Tensor, Array]], holders: Iterable[str]
-) -> Hypothesis:
-    held = [SharedTensor(name=names[0], ours=np.array(array), theirs=array, tensor=one) for one, array in new]
+def _kept_otherwise(name: str, said: str, new: Sequence[tuple[Tensor, Array]], holders: Iterable[str]) -> Hypothesis:
+    held = [SharedTensor(name=name, ours=np.array(array), theirs=array, tensor=one) for one, array in new]
     return Hypothesis(
         code="buffer",
-        name=names[0],
-        message=f"{said}; otherwise it {MENDS}",
-        fix=f"fill {' and '.join(f'`{one}`' for one in names)} as the reference does",
+        name=name,
+        message=f"with {said} it {MENDS}",
+        fix=f"fill `{name}` as the reference does",
         within=partial(replaced, held),
         changes=len(new),
         place=next(iter(holders)),
@@ -271,32 +294,79 @@ def _kept_otherwise(
 # Arguments that are no tensors.
 
 
+Given = tuple[int | str, str, object]
+"""A setting of a call: its position or name, its name, its value."""
+
+
+def _slots(op: Op) -> list[Given]:
+    """Return a call's settings, those that are left out, too."""
+    parameters = list(op.parameters.values())
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        parameters = []
+    found: list[Given] = []
+    for number, one in enumerate(op.args if op.name != LAYER else ()):
+        name = parameters[number].name if number < len(parameters) else str(number)
+        if op.name in ("getitem", "setitem") and number == 1:
+            name = "item"
+        elif name.isdigit() and number == 1:
+            name = "y"
+        if is_plain(one):
+            found.append((number, name, one))
+    found += [(name, name, one) for name, one in op.kwargs.items() if is_plain(one)]
+    left_out = [one for one in parameters[len(op.args) :] if one.name not in (*op.kwargs, "name")]
+    found += [
+        (one.name, one.name, one.default) for one in left_out if one.default is not one.empty and is_plain(one.default)
+    ]
+    return found if op.name != LAYER else []
+
+
+def _with_setting(calls: Sequence[Op], given: Given, value: object, piece: Piece) -> Hypothesis:
+    op, (slot, name, present), where = calls[0], given, place_of(calls[0], piece)
+    change: CodeEdit | None = CodeEdit(kind="pass", call=op.name, arguments=as_code([(name, value)]))
+    if name == "item":
+        was, now = (f"[{index_text(one)}]" for one in (present, value))
+        message, fix = f"it takes index {was}{where}; with {now}", f"write {now} for {was}{where}"
+        change = CodeEdit(kind="write", call=was, written=now)
+    elif name == "y" and op.name in BINARY:
+        message = f"it {BINARY[op.name]} {present:.10g}{where}; with {value:.10g}"
+        layer = dict(piece.sides.port.layers(piece.port)).get(op.holder)
+        names = re.findall(r"\bself\.(\w+)", op.line) if layer is not None else []  # that the number is taken from
+        held = ((each, vars(layer).get(each)) for each in names)
+        kept = next((each for each, one in held if is_plain(one) and same_setting(one, present)), "")
+        fix = f"write {value:.10g} in `{op.name}`{where}"
+        fix = f"set `self.{kept}` to {value:.10g}, which `{op.name}`{where} is given" if kept else fix
+        change = CodeEdit(kind="set", call=kept, written=f"{value:.10g}") if kept else None
+    else:
+        message = f"`{name}` of `{op.name}`{where} is {present!r}; with {value!r}"
+        fix = f"pass `{name}={value!r}` to `{op.name}`{where}"
+    act = with_arguments({slot: value})
+    return _edit("argument", calls, act, message, fix, name=name, calls=len(calls), code_edit=change)
+
+
 def _settings(calls: Sequence[Op], pool: Pool, piece: Piece) -> Iterator[Hypothesis]:
-    op = calls[0]
-    for slot, name, present in slots_of(op) if op.name != LAYER else ():
-        others = [one for one in _alternatives(op, name, present, pool) if not same_setting(one, present)]
+    for given in _slots(calls[0]):
+        others = [one for one in _alternatives(calls[0], given, pool) if not same_setting(one, given[2])]
         for value in list({repr(one): one for one in others}.values())[:MOST_ALTERNATIVES]:
-            yield with_settings(op, None, [(slot, name, present, value)], [one.number for one in calls], piece)
+            yield _with_setting(calls, given, value, piece)
 
 
-def _alternatives(op: Op, name: str, present: object, pool: Pool) -> Iterator[object]:
-    """Yield other values for an argument: other axes, orders, places, signs, and what the reference gives for it."""
+def _alternatives(op: Op, given: Given, pool: Pool) -> Iterator[object]:
+    """Yield other values for an argument: what the reference gives for it, other axes, orders, places, signs."""
+    _, name, present = given
     kind = kind_of_setting(present)
+    for function, told, value in pool.settings:
+        wanted = as_ports(value, present)
+        alike = (kind_of_setting(wanted) == kind or present is None) and (
+            name in (told, f"{told}s") or op.name == function
+        )
+        lengths = {len(one) for one in (wanted, present) if isinstance(one, list | tuple) and kind != "index"}
+        if (alike or (name == "y" and kind_of_setting(wanted) == "number")) and len(lengths) < 2:
+            yield wanted
     if isinstance(present, bool):
         yield not present
-        return
-    if kind == "number" and name == "axis":
+    elif kind == "number" and name == "axis":
         yield from (axis for axis in range(-MOST_ORDERED, MOST_ORDERED) if has_axis(op, axis))
-        return
-    for function, given, value in pool.settings:
-        if kind_of_setting(value) != kind or (name not in (given, "y") and op.name != function):
-            continue
-        if isinstance(value, list | tuple) and isinstance(present, list | tuple):
-            if kind == "index" or len(value) == len(present):
-                yield type(present)(value)
-        elif isinstance(value, type(present)) or (name == "y" and kind == "number") or kind == "index":
-            yield value
-    if name == "item":
+    elif name == "item":
         yield from _moved(present)
     elif kind == "list" and isinstance(present, list | tuple) and 1 < len(present) <= MOST_ORDERED:
         yield from map(type(present), permutations(present))
@@ -322,36 +392,32 @@ def _solved(calls: Sequence[Op], piece: Piece, walk: Walk) -> Iterator[Mutation]
 
     Then all calls that are given the same number: it may be kept in one place.
     """
-    op, numbers = calls[0], [one.number for one in calls]
-    for slot, name, present in slots_of(op) if op.name != LAYER else ():
+    for given in _slots(calls[0]):
+        slot, name, present = given
         if isinstance(present, bool) or not (isinstance(present, float) or (name == "y" and isinstance(present, int))):
             continue
         every = [
             (one.number, at)
             for one in walk.ops
-            if one.name != LAYER
-            for at, _, held in slots_of(one)
+            for at, _, held in _slots(one)
             if isinstance(held, float) and held == present
         ]
-        for places in ([(one, slot) for one in numbers], every):
-            yield partial(_with_number, places, (slot, name, present), calls, piece)
+        for places in ([(one.number, slot) for one in calls], every):
+            yield partial(_with_number, places, given, float(present), calls, piece)
 
 
 def _with_number(
-    places: Sequence[tuple[int, int | str]], setting: tuple[int | str, str, float], calls: Sequence[Op], piece: Piece
+    places: Sequence[tuple[int, int | str]], given: Given, present: float, calls: Sequence[Op], piece: Piece
 ) -> Hypothesis | None:
     def acts(value: float) -> dict[int, Act]:
         return {number: with_arguments({at: value}) for number, at in places}
 
-    number = _solve(acts, float(setting[2]), piece) if places else None
-    if number is None:
-        return None
-    found = with_settings(calls[0], None, [(*setting, number)], [one.number for one in calls], piece)
-    return replace(found, acts=acts(number))
+    number = _solve(acts, present, piece) if places else None
+    return None if number is None else replace(_with_setting(calls, given, number, piece), acts=acts(number))
 
 
 def _solve(acts: Callable[[float], Mapping[int, Act]], number: float, piece: Piece) -> float | None:
-    """Return the number for which the outputs are the reference's; None where none is found."""
+    """Return the number for which the outputs are the reference's, found by Newton's steps; None where none is found."""
     wanted = _flat(piece.truth.outputs)
 
     def made(value: float) -> Array | None:
@@ -365,10 +431,8 @@ def _solve(acts: Callable[[float], Mapping[int, Act]], number: float, piece: Pie
     for _ in range(STEPS):
         by = MOVED * (abs(number) or 1.0)
         other = None if best is None else made(number + by)
-        if best is None or other is None:
-            return None
-        slope = (other - best) / by
-        if not np.linalg.norm(slope):
+        slope = np.zeros(1) if best is None or other is None else (other - best) / by
+        if best is None or not slope.any():
             return None
         before, number = np.linalg.norm(wanted - best), number + float(slope @ (wanted - best) / (slope @ slope))
         best = made(number)
@@ -387,10 +451,8 @@ def _flat(outputs: Sequence[Array]) -> Array:
 # Tensors in place of others.
 
 
-Role = tuple[object, ...]
-
-
 Site = tuple[str, Code | None]
+Role = tuple[object, ...]
 
 
 def _sites_of(op: Op) -> list[Site]:
@@ -411,6 +473,7 @@ class _Variables:
 
     Attributes:
         keys: the tensors by role, in order.
+        roles: the roles by tensor.
     """
 
     def __init__(self, walk: Walk, code: Code | None) -> None:
@@ -441,16 +504,20 @@ class _Variables:
         maker = self.walk.makers_of.get(key)
         return -1 if maker is None else maker.number
 
-    def first(self, role: Role) -> int:
+    def first_made(self, role: Role) -> int:
+        """Return the number of the call that makes the first tensor of a role."""
+        return self.made_at(self.keys[role][0])
+
+    def value(self, role: Role) -> Tensor:
         """Return the first tensor of a role."""
-        return self.keys[role][0]
+        return self.walk.ops.values[self.keys[role][0]]
 
     def told(self, role: Role) -> str:
         """Return the name of a tensor in messages: what functions that the code calls make is called by its statement."""
-        maker = self.walk.makers_of.get(self.first(role))
-        made = next((one for one in (maker.frames if maker is not None else ()) if one.code == self.code), None)
-        inside = made is not None and maker is not None and made is not maker.frames[0]
-        return f"what `{made.line}` makes" if made is not None and inside else self.walk.told(self.first(role))
+        key = self.keys[role][0]
+        frames = self.walk.makers_of[key].frames if key in self.walk.makers_of else ()
+        made = next((one for one in frames[1:] if one.code == self.code), None)
+        return self.walk.told(key) if made is None or frames[0].code == self.code else f"what `{made.line}` makes"
 
 
 def _in_one_run(op: Op, other: Op) -> bool:
@@ -467,32 +534,37 @@ def _own_name(op: Op) -> str:
 def _operands(frame: Frame, ops: Sequence[Op], variables: _Variables, piece: Piece) -> Iterator[Hypothesis]:
     """Yield a statement that takes another tensor in place of one, or two in place of each other."""
     inside, walk, where = {op.number for op in ops}, variables.walk, f"at {frame.place} (`{frame.line}`)"
-    taken = (key for op in ops for key in (op.given[1:] if op.written is not None else op.given))
+    taken = [(op, key) for op in ops for key in (op.given[1:] if op.written is not None else op.given)]
     entering = dict.fromkeys(
-        variables.roles[key] for key in taken if key in variables.roles and variables.made_at(key) not in inside
+        variables.roles[key]
+        for op, key in taken
+        if key in variables.roles and not inside.issuperset(range(max(variables.made_at(key), 0), op.number))
     )
-    for old in entering:
+    users = {old: [op for op in ops if any(variables.roles.get(key) == old for key in op.given)] for old in entering}
+    alone = [(variables.roles[key], [op]) for op, key in taken if key in variables.roles and len(ops) > 1]
+    for old, changed in chain(users.items(), (one for one in alone if one not in users.items())):
         others = [
             one
             for one in variables.keys
             if one != old
-            and variables.made_at(variables.first(one)) < min(inside)
-            and _fits(*(walk.ops.values[variables.first(each)] for each in (one, old)))
+            and variables.first_made(one) < min(op.number for op in (ops if old in entering else changed))
+            and _fits(variables.value(one), variables.value(old))
         ]
-        others.sort(key=lambda role: -variables.made_at(variables.first(role)))
+        others.sort(key=lambda role: (not walk.matched[variables.keys[role][0]], -variables.first_made(role)))
         for new in others[:MOST_ALTERNATIVES]:
             told, wanted = map(variables.told, (old, new))
-            both_made = variables.made_at(variables.first(old)) == variables.made_at(variables.first(new)) >= 0
-            for swaps in ({old: new}, {old: new, new: old})[: 1 + (new in entering and not both_made)]:
-                both = len(swaps) > 1
+            twins = variables.first_made(old) == variables.first_made(new) >= 0  # results of one call have own orders
+            both = [{old: new, new: old}] if new in entering and old in entering and not twins else []
+            for swaps in ({old: new}, *both):
                 one = f"{told}; with {wanted} in its place"
-                one = f"{told} and {wanted}; with each in the other's place" if both else one
+                one = f"{told} and {wanted}; with each in the other's place" if len(swaps) > 1 else one
+                fix = f"exchange {told} and {wanted} {where}" if len(swaps) > 1 else f"take {wanted} for {told} {where}"
                 yield Hypothesis(
-                    code="operand-order" if both else "operand",
-                    name=ops[0].name if ops[0].name != LAYER else class_of(ops[0].layer),
-                    acts=_exchanging(ops, swaps, variables, piece),
+                    code="operand-order" if len(swaps) > 1 else "operand",
+                    name=changed[0].name if changed[0].name != LAYER else class_of(changed[0].layer),
+                    acts=_exchanging(ops if len(swaps) > 1 else changed, swaps, variables, piece),
                     message=f"{where} it takes {one} it {MENDS}",
-                    fix=f"exchange {told} and {wanted} {where}" if both else f"take {wanted} for {told} {where}",
+                    fix=fix,
                     lines=Lines(frame.source),
                 )
 
@@ -536,11 +608,10 @@ def _exchanging(ops: Sequence[Op], swaps: Mapping[Role, Role], variables: _Varia
             places += [(at, role, walk.ops.values[before[-1]])] if role and before else []
         if places:
             acts[op.number] = use(places)
-    for role in swaps.values():
-        for key in variables.keys[role]:
-            maker = walk.makers_of.get(key)
-            if maker is not None and maker.number > min(acts) and maker.number not in acts:
-                acts[maker.number] = keep(role, maker.made.index(key))
+    for role, key in ((one, key) for one in swaps.values() for key in variables.keys[one]):
+        maker = walk.makers_of.get(key)
+        if maker is not None and maker.number > min(acts) and maker.number not in acts:
+            acts[maker.number] = keep(role, maker.made.index(key))
     return acts
 
 
@@ -549,31 +620,26 @@ def _exchanging(ops: Sequence[Op], swaps: Mapping[Role, Role], variables: _Varia
 
 def _orders(calls: Sequence[Op], piece: Piece) -> Iterator[Hypothesis]:
     """Yield a call whose tensors, those of a list among its arguments, or results stand in another order."""
-    op, where = calls[0], place_of(calls[0], piece)
+    op, which = calls[0], f"of {called(calls[0])}{place_of(calls[0], piece)}"
+    found: list[tuple[str, tuple[int, ...], Act, CodeEdit | None]] = []
     for at, given in enumerate(op.args):
         several = isinstance(given, list | tuple) and len(piece.tensors(given)) == len(given)
-        for order in _other_orders(len(given) if several else 0):
-            act = partial(_reordered, at, order)
-            change = CodeEdit(kind="order", call=op.name, order=order)
-            fix = f"give {called(op)}{where} its tensors in the order {list(order)}"
-            message = f"with the tensors of {called(op)}{where} in the order {list(order)} it {MENDS}"
-            yield at_call("operand-order", op, None, _alike(calls, act), message, fix, code_edit=change)
+        found += [
+            ("tensors", order, partial(_reordered, at, order), CodeEdit(kind="order", call=op.name, order=order))
+            for order in _other_orders(len(given) if several else 0)
+        ]
     if op.name in TURNED and len(piece.tensors(op.args)) == len(op.args) == 2:
-        message, fix = (
-            f"with the tensors of {called(op)}{where} exchanged it {MENDS}",
-            f"exchange the tensors of {called(op)}{where}",
-        )
-        change = CodeEdit(kind="order", call=op.name, order=(1, 0))
-        yield at_call("operand-order", op, None, _alike(calls, _exchanged_pair), message, fix, code_edit=change)
+        found.append(("tensors", (1, 0), _turned, CodeEdit(kind="order", call=op.name, order=(1, 0))))
     made = piece.tensors(op.result) if isinstance(op.result, list | tuple) and op.name != LAYER else []
-    for order in _other_orders(len(made) if len({tuple(one.shape) for one in made}) == 1 else 0):
-        taken = then(operator.itemgetter(*order))
-        message = f"with the results of {called(op)}{where} taken in the order {list(order)} it {MENDS}"
-        fix = f"take the results of {called(op)}{where} in the order {list(order)}"
-        yield at_call("operand-order", op, None, _alike(calls, taken), message, fix)
+    orders = _other_orders(len(made) if len({tuple(one.shape) for one in made}) == 1 else 0)
+    found += [("results", order, then(operator.itemgetter(*order)), None) for order in orders]
+    for what, order, act, change in found:
+        message = f"with the {what} {which} in the order {list(order)}"
+        fix = f"take the {what} {which} in the order {list(order)}"
+        yield _edit("operand-order", calls, act, message, fix, code_edit=change)
 
 
-def _exchanged_pair(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
+def _turned(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
     return original(args[1], args[0], **kwargs)
 
 
@@ -590,88 +656,90 @@ def _reordered(
 def _functions(calls: Sequence[Op], pool: Pool, piece: Piece) -> Iterator[Hypothesis]:
     """Yield another function of the same tensors, or another layer of the same class."""
     op, where = calls[0], place_of(calls[0], piece)
+    others: list[tuple[str, str, Act, str]] = []
     if op.name == LAYER:
         layers = [
             one for one in piece.sides.port.layers(piece.port) if type(one[1]) is type(op.layer) and one[0] != op.path
         ]
-        for path, layer in layers[:MOST_ALTERNATIVES]:
-            message = f"it calls {called(op)}{where}; with `{path}` it {MENDS}"
-            yield at_call(
-                "operand", op, None, _alike(calls, called_as(layer)), message, f"call `{path}` for {called(op)}{where}"
-            )
-        return
-    others: list[tuple[str, Act, str]] = []
+        others += [("operand", path, called_as(layer), "") for path, layer in layers[:MOST_ALTERNATIVES]]
     if op.name in BINARY and len(op.args) == 2:
-        names = sorted(BINARY - {op.name})
+        names = sorted(BINARY.keys() - {op.name})
         functions = [OPERATORS.get(name) or getattr(piece.paddle, name) for name in names]
-        others += [(name, called_as(function, most=2), "") for name, function in zip(names, functions, strict=True)]
+        others += [("function", name, called_as(one, most=2), "") for name, one in zip(names, functions, strict=True)]
     if len(piece.tensors((op.args, op.kwargs))) == 1 and op.written is None:
-        unary = [one for one in pool.unary if one[0].name != op.name]
-        others += [(step.name, _of_first(change, piece), f"({how})") for step, change, how in unary]
-    for name, act, how in others:
-        message = f"it calls `{op.name}`{where}; with `{name}{how}` it {MENDS}"
-        change = CodeEdit(kind="write", call=op.name, written=name) if not how else None
-        fix = f"write `{name}{how}` for `{op.name}`{where}"
-        yield at_call("function", op, None, _alike(calls, act), message, fix, name=name, code_edit=change)
+        unary = [one for one in pool.unary if one[0].name != op.name and not {one[0].name, op.name} <= BINARY.keys()]
+        others += [
+            ("function", step.name, _of_first(change, piece), f"({how})" if how else "") for step, change, how in unary
+        ]
+    for code, name, act, how in others:
+        message = f"it calls {called(op)}{where}; with `{name}{how}`"
+        change = CodeEdit(kind="write", call=op.name, written=name) if not how and op.name != LAYER else None
+        fix = f"write `{name}{how}` for {called(op)}{where}"
+        yield _edit(code, calls, act, message, fix, name=name, code_edit=change)
 
 
 def _of_first(change: Callable[[Tensor], Tensor], piece: Piece) -> Act:
     return lambda _original, args, kwargs: change(piece.tensors((args, kwargs))[0])
 
 
+def _handed_on(op: Op, piece: Piece, walk: Walk) -> int | None:
+    """Return which argument of a call, of its only result's shape, the reference has, or will have; None where there is none."""
+    made = piece.tensors(op.result) if op.written is None else []
+    shape = list(made[0].shape) if len(made) == 1 else None
+    fitting = [at for at, one in enumerate(op.args) if piece.is_tensor(one) and list(one.shape) == shape]
+    return next((at for at in fitting if walk.matched_given(op, op.args[at])), next(iter(fitting), None))
+
+
 def _less(calls: Sequence[Op], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     """Yield the port without a call."""
-    op, where = calls[0], place_of(calls[0], piece)
-    place = _handed_on(op, piece, walk)
-    if place is not None and op.name not in CASTING:
+    op, where, place = calls[0], place_of(calls[0], piece), _handed_on(calls[0], piece, walk)
+    if place is not None and (op.name not in CASTING or walk.alters(op)):
         change = CodeEdit(kind="remove", call=op.path if op.name == LAYER else op.name)
-        message = f"it calls {called(op)}{where}; without that it {MENDS}"
-        yield at_call(
-            "extra-call",
-            op,
-            None,
-            _alike(calls, argument(place)),
-            message,
-            f"remove {called(op)}{where}",
-            code_edit=change,
-        )
+        message, fix = f"it calls {called(op)}{where}; without that", f"remove {called(op)}{where}"
+        yield _edit("extra-call", calls, argument(place), message, fix, code_edit=change)
 
 
-def _handed_on(op: Op, piece: Piece, walk: Walk) -> int | None:
-    """Return which argument of a call may stand for its only result; None where none may."""
-    return kept_argument(op, piece, walk) if op.written is None and len(piece.tensors(op.result)) == 1 else None
+def _more(calls: Sequence[Op], pool: Pool, piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield a call behind which one more of the reference's calls is made, or before it, of what the code is given."""
+    op = calls[0]
+    if op.written is None and len(piece.tensors(op.result)) == 1:
+        for step, change, how in pool.unary:
+            if step.name not in LAYOUT or step.name == "transpose":
+                yield _lacking(calls, step, then(change), "after", how)
+                if op.args and piece.is_tensor(op.args[0]) and op.given[0] not in walk.makers_of:
+                    yield _lacking(calls, step, partial(_behind, change), "before", how)
 
 
-def _more(calls: Sequence[Op], pool: Pool, piece: Piece) -> Iterator[Hypothesis]:
-    """Yield a call that is followed by one more."""
-    op, where = calls[0], place_of(calls[0], piece)
-    several = op.written is not None or len(piece.tensors(op.result)) != 1
-    for step, change, how in () if several else pool.unary:
-        if step.name not in LAYOUT or step.name == "transpose":
-            message = f"it lacks `{step.said}` after {called(op)}{where}: with `{step.name}({how})` there it {MENDS}"
-            fix = f"apply `{step.name}({how})` after {called(op)}{where}"
-            edit = (
-                CodeEdit(kind="after", call=op.path if op.name == LAYER else op.name, written=step.name)
-                if not how
-                else None
-            )
-            yield at_call(
-                "missing-call", op, None, _alike(calls, then(change)), message, fix, name=step.name, code_edit=edit
-            )
+def _behind(
+    change: Callable[[Tensor], Tensor], original: Function, args: tuple[Nested, ...], kwargs: Options
+) -> Nested:
+    return original(change(args[0]), *args[1:], **kwargs)
+
+
+def _lacking(calls: Sequence[Op], step: Op, act: Act, kind: Literal["before", "after"], how: str) -> Hypothesis:
+    op, there = calls[0], innermost(step.frames)
+    # Of the statements that lead to the call it is told at the one that reads most like the reference's.
+    statement = max(op.frames, key=lambda one: likeness(one.reading, there.reading), default=Frame())
+    where = f"{'in front of' if kind == 'before' else 'after'} {called(op)} at {statement.place}"
+    edit = CodeEdit(kind=kind, call=op.path if op.name == LAYER else op.name, written=step.name) if not how else None
+    message = f"it lacks `{step.said}` {where}: with `{step.name}({how})` there"
+    found = _edit(
+        "missing-call", calls, act, message, f"apply `{step.name}({how})` {where}", name=step.name, code_edit=edit
+    )
+    return replace(found, lines=Lines(statement.source, there.source))
 
 
 def _later(calls: Sequence[Op], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     """Yield a call that is made behind the one that takes its result."""
-    op, where = calls[0], place_of(calls[0], piece)
-    place = _handed_on(op, piece, walk)
+    op, where, place = calls[0], place_of(calls[0], piece), _handed_on(calls[0], piece, walk)
     takers = [walk.consumers.get(one.made[0], ()) for one in calls] if place is not None else []
     behind = [some[0] for some in takers if len(some) == 1 and _handed_on(some[0], piece, walk) is not None]
     if place is None or len(behind) < len(calls) or behind[0].name == op.name or {behind[0].name, op.name} <= LAYOUT:
         return
-    acts = _alike(calls, argument(place))
-    acts |= {one.number: _followed(each, place) for each, one in zip(calls, behind, strict=True)}
-    message = f"it calls {called(op)}{where} before {called(behind[0])}; the other way round it {MENDS}"
-    yield at_call("call-order", op, None, acts, message, f"call {called(op)} behind {called(behind[0])}{where}")
+    message = f"it calls {called(op)}{where} before {called(behind[0])}; the other way round"
+    found = _edit("call-order", calls, argument(place), message, f"call {called(op)} behind {called(behind[0])}{where}")
+    acts = {one.number: _followed(each, place) for each, one in zip(calls, behind, strict=True)}
+    yield replace(found, acts={**found.acts, **acts})
 
 
 def _followed(op: Op, place: int) -> Act:

@@ -29,10 +29,10 @@ from tipchain.explain.causes.hypotheses import (
 from tipchain.explain.causes.lines import Frame, codes_of, namesake, only_return, only_unlike, reads_alike
 from tipchain.explain.causes.mutations import search
 from tipchain.explain.causes.piece import Piece, PieceSide
-from tipchain.explain.causes.program import LAYER, has_own_backward
+from tipchain.explain.causes.program import LAYER, Act, has_own_backward
 from tipchain.explain.causes.settings import by_findings, by_meaning
 from tipchain.explain.causes.tensors import by_constants, by_tensors
-from tipchain.explain.causes.walk import Parting, Walk, acts_of
+from tipchain.explain.causes.walk import Walk, acts_of
 from tipchain.explain.findings import Diagnosis, SourceLine, shown_path, source_of
 from tipchain.explain.locate.between_layers import enlarge, holds
 from tipchain.explain.locate.locate import Located
@@ -303,8 +303,7 @@ def _diagnose(
             if trials.settled():
                 break
         else:
-            if not piece.backward and trials.base.ops and piece.record:
-                search(trials, *Divergence(trials.walk).first(proved=bool(trials.reserve)))
+            trials.trials += _searched(trials, proved=bool(trials.reserve))
             if not trials.settled():
                 trials.run(trials.reserve)
         found = trials.found()
@@ -318,10 +317,8 @@ def _told_by_places(piece: Piece, trials: Trials, inside: Collection[str]) -> li
     walk = trials.walk
     if not needed(piece, walk, trials.mends) or len(groups := alike(walk.partings)) < 2:
         return []
-    for one in _of_one_line(piece, walk, groups):
-        trial = trials.mends(one)
-        if trial is not None:
-            return [_told([trial], trials)]
+    if whole := _searched(trials, proved=True):
+        return [_told(whole, trials)]
     partings, causes = walk.partings, list[Diagnosis]()
     for group in groups:
         op = group[0].op
@@ -329,28 +326,31 @@ def _told_by_places(piece: Piece, trials: Trials, inside: Collection[str]) -> li
             continue
         others = acts_of([one for one in partings if one not in group], piece.sides.port.assign)
         walk.partings, walk.leaves = group, {}
-        for one in (*edits(piece, walk), *by_substitution(piece, walk)):
-            place = common_path(op.holder for op in trials.base.ops if op.number in one.acts)
-            trial = trials.mends(replace(one, acts={**others, **one.acts}, place=one.place or place))
-            if trial is not None:
-                causes.append(_told([trial], trials))
-                break
+        tried = (trials.mends(replace(one, acts={**others, **one.acts})) for one in edits(piece, walk))
+        found = [next(filter(None, tried), None)]
+        found = found if found[0] else [*_searched(trials, proved=True, others=others)]
+        shown = (trials.mends(replace(one, acts={**others, **one.acts})) for one in by_substitution(piece, walk))
+        trial = next(filter(None, chain(found, shown)), None)
+        if trial is not None:
+            holder = common_path(
+                op.holder for op in trials.base.ops if op.number in trial.hypothesis.acts.keys() - others.keys()
+            )
+            causes.append(
+                _told(
+                    [replace(trial, hypothesis=replace(trial.hypothesis, place=trial.hypothesis.place or holder))],
+                    trials,
+                )
+            )
     return causes
 
 
-def _of_one_line(piece: Piece, walk: Walk, groups: Sequence[Sequence[Parting]]) -> Iterator[Hypothesis]:
-    """Yield one line's differing calls together: a helper in a loop is one cause."""
-    every, by_number = walk.partings, {op.number: op for op in walk.ops}
-    for group in groups:
-        walk.partings = list(group)
-        found = list(edits(piece, walk))
-        walk.partings = every
-        for one in found:
-            lines = {(by_number[number].name, by_number[number].place) for number in one.acts}
-            if len(lines) != 1 or ("", "") in lines:
-                continue
-            numbers = [each.number for each in walk.ops if (each.name, each.place) in lines]
-            yield replace(one, acts=dict.fromkeys(numbers, next(iter(one.acts.values()))), calls=len(numbers))
+def _searched(trials: Trials, *, proved: bool, others: Mapping[int, Act] | None = None) -> list[Trial]:
+    """Return the edit that mends the port's results beside ``others``, if one is found."""
+    if trials.piece.backward or not (trials.base.ops and trials.piece.record):
+        return []
+    op, step = Divergence(trials.walk).first(proved=proved)
+    trial = search(trials, op, step, proved=proved, others=others)
+    return [] if trial is None else [trial]
 
 
 def diagnose_loss(piece: Piece) -> Diagnosis | None:
