@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 30.0
 """How long a process that was interrupted may take to end: it finishes the comparison that it is in."""
+PATIENT = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0"}
+"""How threads of the process wait for work: both frameworks have threads of their own, and those that spin take the others' time."""
 LAST = 12
 """Lines of the process's output that a message about its end shows."""
 
@@ -74,7 +76,7 @@ def start_worker(*, ahead: bool, quiet: bool = False) -> Iterator[Worker]:
             errors="replace",
             start_new_session=True,
             pass_fds=() if progress is None else (progress,),
-            env={**paddle_kernels(), **os.environ},
+            env={**PATIENT, **paddle_kernels(), **os.environ},
         )
         try:
             with process:

@@ -554,10 +554,10 @@ def _spare(
 
     Only on a CPU, where torch repeats itself, and where both sides are asked for: who records one alone wants it anew.
     """
-    if request.fresh or request.device != "cpu" or request.recorded_sides != SIDES:
+    if request.device != "cpu" or request.recorded_sides != SIDES:
         return job, None
     cache = ReferenceCache.of(request.case, job, stages)
-    left = tuple(stage for stage in job.stages if not cache.adopt(stage, request.folder))
+    left = tuple(stage for stage in job.stages if request.fresh or not cache.adopt(stage, request.folder))
     return replace(job, stages=left, since=since), cache
 
 

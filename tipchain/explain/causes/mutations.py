@@ -88,8 +88,8 @@ TURNED = frozenset({"subtract", "divide", "matmul", "pow"})
 """Functions of two tensors whose order counts."""
 STEPS, MOVED = 6, 1e-4
 """Steps by which a number is solved for, and the share by which it is moved to see what comes of it."""
-MENDS = "makes what the reference makes"
-Mutation = Callable[[], Hypothesis | None]
+Mutation = Hypothesis | Callable[[], Hypothesis | None]
+"""An edit, or what finds one by runs of its own."""
 
 
 def search(
@@ -115,7 +115,7 @@ def search(
     within = frozenset(op.number for op in (*apart, *filter(None, makers)))
 
     def mended(mutation: Mutation) -> Trial | None:
-        one = mutation()
+        one = mutation if isinstance(mutation, Hypothesis) else mutation()
         return None if one is None else trials.mends(replace(one, acts={**(others or {}), **one.acts}))
 
     every = partial(mutations, trials.piece, walk, near, within)
@@ -128,9 +128,9 @@ def search(
     frame = at_line(one.lines.port.file, one.lines.port.line) if one.lines.port is not None else None
     against = None if frame is None else opposite(frame, codes)
     there = against[0] if against is not None and against[1] else innermost(step.frames)
-    message = f"{one.message}; the reference has `{there.line}` at {there.place}" if there.place else one.message
+    fix = f"{one.fix}; the reference has `{there.line}` at {there.place}" if there.place else one.fix
     lines = one.lines._replace(reference=there.source)
-    told = replace(one, lines=lines, message=message, evidence=f"{(found or 0) + 1} edits were tried")
+    told = replace(one, lines=lines, fix=fix, evidence=f"{(found or 0) + 1} edits were tried")
     return replace(trial, hypothesis=told)
 
 
@@ -191,25 +191,19 @@ def mutations(piece: Piece, walk: Walk, near: Op, within: frozenset[int] = froze
     lines.sort(key=lambda ops: min(abs(op.number - near.number) for op in ops))
     lines.sort(key=lambda ops: reads_alike(innermost(ops[0].frames), codes))
     sites, variables = _sites(walk), dict[Code | None, _Variables]()
-    yield from map(_as_it_is, _own(piece, walk))
+    yield from _own(piece, walk)
     for several in lines:
         turns, alike = list(_turns(several, walk)), reads_alike(innermost(several[0].frames), codes)
         for calls in turns:
-            edits = _less(calls, piece, walk), _settings(calls, pool, piece), _orders(calls, piece)
-            yield from map(_as_it_is, chain.from_iterable(edits))
+            yield from chain(_less(calls, piece, walk), _settings(calls, pool, piece), _orders(calls, piece))
         for site in dict.fromkeys(site for op in several for site in _sites_of(op)):
             if site in sites and (alike or not reads_alike(sites[site][0], codes)):
                 frame, ops = sites.pop(site)
                 known = variables.get(frame.code) or variables.setdefault(frame.code, _Variables(walk, frame.code))
-                yield from map(_as_it_is, _operands(frame, ops, known, piece))
-        yield from map(_as_it_is, chain.from_iterable(_functions(calls, pool, piece) for calls in turns))
+                yield from _operands(frame, ops, known, piece)
+        yield from chain.from_iterable(_functions(calls, pool, piece) for calls in turns)
     for calls in (calls for several in lines for calls in _turns(several, walk)):
-        yield from _solved(calls, piece, walk)
-        yield from map(_as_it_is, chain(_more(calls, pool, piece, walk), _later(calls, piece, walk)))
-
-
-def _as_it_is(one: Hypothesis) -> Mutation:
-    return lambda: one
+        yield from chain(_solved(calls, piece, walk), _more(calls, pool, piece, walk), _later(calls, piece, walk))
 
 
 def _pool(piece: Piece, walk: Walk) -> Pool:
@@ -247,9 +241,13 @@ def _turns(several: Sequence[Op], walk: Walk) -> Iterator[Sequence[Op]]:
     yield from turns.values() if 1 < len(turns) <= MOST_TURNS else ()
 
 
-def _edit(code: str, ops: Sequence[Op], act: Act, message: str, fix: str, **more: Setting) -> Hypothesis:
+def _edit(code: str, ops: Sequence[Op], act: Act, what: str, instead: str, fix: str, **more: Setting) -> Hypothesis:
     acts = dict.fromkeys((one.number for one in ops), act)
-    return at_call(code, ops[0], None, acts, f"{message} it {MENDS}", fix, confirmed=False, **more)
+    return at_call(code, ops[0], None, acts, _mended(what, instead), fix, confirmed=False, **more)
+
+
+def _mended(what: str, instead: str) -> str:
+    return f"{what}; {instead} it makes what the reference makes"
 
 
 # What the port's own code holds: two of its tensors exchanged, or one turned.
@@ -269,13 +267,15 @@ def _own(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
             both = [(one[name], one[other]) for one in holders.values() if {name, other} <= one.keys()]
             if all(_fits(*pair) and _fits(*reversed(pair)) for pair in both):
                 new = [(one, numpy_of(another)) for pair in both for one, another in (pair, reversed(pair))]
-                yield _kept_otherwise(name, f"`{name}` and `{other}` exchanged", new, holders)
+                yield _kept_otherwise(name, f"its `{name}` and `{other}` stand in each other's place", new, holders)
         for name in names:
             every = [one[name] for one in holders.values() if name in one]
             for first, second in combinations(range(every[0].ndim), 2):
                 if all(1 < one.shape[first] == one.shape[second] for one in every):
                     new = [(one, numpy_of(one).swapaxes(first, second)) for one in every]
-                    yield _kept_otherwise(name, f"the axes {first} and {second} of `{name}` exchanged", new, holders)
+                    yield _kept_otherwise(
+                        name, f"axes {first} and {second} of its `{name}` stand in each other's place", new, holders
+                    )
 
 
 def _kept_otherwise(name: str, said: str, new: Sequence[tuple[Tensor, Array]], holders: Iterable[str]) -> Hypothesis:
@@ -283,7 +283,7 @@ def _kept_otherwise(name: str, said: str, new: Sequence[tuple[Tensor, Array]], h
     return Hypothesis(
         code="buffer",
         name=name,
-        message=f"with {said} it {MENDS}",
+        message=_mended(said, "exchanged"),
         fix=f"fill `{name}` as the reference does",
         within=partial(replaced, held),
         changes=len(new),
@@ -323,12 +323,14 @@ def _slots(op: Op) -> list[Given]:
 def _with_setting(calls: Sequence[Op], given: Given, value: object, piece: Piece) -> Hypothesis:
     op, (slot, name, present), where = calls[0], given, place_of(calls[0], piece)
     change: CodeEdit | None = CodeEdit(kind="pass", call=op.name, arguments=as_code([(name, value)]))
+    what, instead = f"`{name}` of `{op.name}`{where} is {present!r}", f"with {value!r}"
+    fix = f"pass `{name}={value!r}` to `{op.name}`{where}"
     if name == "item":
         was, now = (f"[{index_text(one)}]" for one in (present, value))
-        message, fix = f"it takes index {was}{where}; with {now}", f"write {now} for {was}{where}"
+        what, instead, fix = f"it takes index {was}{where}", f"with {now}", f"write {now} for {was}{where}"
         change = CodeEdit(kind="write", call=was, written=now)
     elif name == "y" and op.name in BINARY:
-        message = f"it {BINARY[op.name]} {present:.10g}{where}; with {value:.10g}"
+        what, instead = f"it {BINARY[op.name]} {present:.10g}{where}", f"with {value:.10g}"
         layer = dict(piece.sides.port.layers(piece.port)).get(op.holder)
         names = re.findall(r"\bself\.(\w+)", op.line) if layer is not None else []  # that the number is taken from
         held = ((each, vars(layer).get(each)) for each in names)
@@ -336,11 +338,8 @@ def _with_setting(calls: Sequence[Op], given: Given, value: object, piece: Piece
         fix = f"write {value:.10g} in `{op.name}`{where}"
         fix = f"set `self.{kept}` to {value:.10g}, which `{op.name}`{where} is given" if kept else fix
         change = CodeEdit(kind="set", call=kept, written=f"{value:.10g}") if kept else None
-    else:
-        message = f"`{name}` of `{op.name}`{where} is {present!r}; with {value!r}"
-        fix = f"pass `{name}={value!r}` to `{op.name}`{where}"
     act = with_arguments({slot: value})
-    return _edit("argument", calls, act, message, fix, name=name, calls=len(calls), code_edit=change)
+    return _edit("argument", calls, act, what, instead, fix, name=name, calls=len(calls), code_edit=change)
 
 
 def _settings(calls: Sequence[Op], pool: Pool, piece: Piece) -> Iterator[Hypothesis]:
@@ -403,31 +402,41 @@ def _solved(calls: Sequence[Op], piece: Piece, walk: Walk) -> Iterator[Mutation]
             if isinstance(held, float) and held == present
         ]
         for places in ([(one.number, slot) for one in calls], every):
-            yield partial(_with_number, places, given, float(present), calls, piece)
+            yield partial(_with_number, places, given, float(present), calls, piece, walk)
 
 
 def _with_number(
-    places: Sequence[tuple[int, int | str]], given: Given, present: float, calls: Sequence[Op], piece: Piece
+    places: Sequence[tuple[int, int | str]], given: Given, present: float, calls: Sequence[Op], piece: Piece, walk: Walk
 ) -> Hypothesis | None:
+    """Return calls with the number that makes the reference's tensor where the programs part, or else its outputs."""
+
     def acts(value: float) -> dict[int, Act]:
         return {number: with_arguments({at: value}) for number, at in places}
 
-    number = _solve(acts, present, piece) if places else None
+    def alone(value: float) -> Array:
+        return numpy_of(acts(value)[calls[0].number](calls[0].function, calls[0].args, calls[0].kwargs)).reshape(-1)
+
+    def whole(value: float) -> Array:
+        return _flat(piece.run(acts(value)).outputs)
+
+    new = next((numpy_of(one.new).reshape(-1) for one in walk.partings if one.op is calls[0]), None)
+    number = None if new is None or not places else _solve(alone, new, present)
+    if number is None and places:
+        number = _solve(whole, _flat(piece.truth.outputs), present)
     return None if number is None else replace(_with_setting(calls, given, number, piece), acts=acts(number))
 
 
-def _solve(acts: Callable[[float], Mapping[int, Act]], number: float, piece: Piece) -> float | None:
-    """Return the number for which the outputs are the reference's, found by Newton's steps; None where none is found."""
-    wanted = _flat(piece.truth.outputs)
+def _solve(make: Callable[[float], Array], wanted: Array, number: float) -> float | None:
+    """Return the number of which something wanted is made, found by Newton's steps; None where none is found."""
 
     def made(value: float) -> Array | None:
         try:
-            found = _flat(piece.run(acts(value)).outputs)
+            found = make(value)
         except Exception:  # noqa: BLE001  (a number may fit no call)
             return None
         return found if found.shape == wanted.shape and np.isfinite(found).all() else None
 
-    size, best = float(np.linalg.norm(wanted)), made(number)
+    best = made(number)
     for _ in range(STEPS):
         by = MOVED * (abs(number) or 1.0)
         other = None if best is None else made(number + by)
@@ -437,7 +446,7 @@ def _solve(acts: Callable[[float], Mapping[int, Act]], number: float, piece: Pie
         before, number = np.linalg.norm(wanted - best), number + float(slope @ (wanted - best) / (slope @ slope))
         best = made(number)
         left = np.inf if best is None else np.linalg.norm(wanted - best)
-        if left <= SAME_SINGLE * size:
+        if left <= SAME_SINGLE * np.linalg.norm(wanted):
             return float(f"{number:.10g}")
         if not left < before / 2:
             return None
@@ -556,14 +565,16 @@ def _operands(frame: Frame, ops: Sequence[Op], variables: _Variables, piece: Pie
             twins = variables.first_made(old) == variables.first_made(new) >= 0  # results of one call have own orders
             both = [{old: new, new: old}] if new in entering and old in entering and not twins else []
             for swaps in ({old: new}, *both):
-                one = f"{told}; with {wanted} in its place"
-                one = f"{told} and {wanted}; with each in the other's place" if len(swaps) > 1 else one
-                fix = f"exchange {told} and {wanted} {where}" if len(swaps) > 1 else f"take {wanted} for {told} {where}"
+                what, instead = f"it takes {told} {where}", f"with {wanted} in its place"
+                fix = f"take {wanted} for {told} {where}"
+                if len(swaps) > 1:
+                    what, instead = f"it takes {told} and {wanted} {where}", "with each in the other's place"
+                    fix = f"exchange {told} and {wanted} {where}"
                 yield Hypothesis(
                     code="operand-order" if len(swaps) > 1 else "operand",
                     name=changed[0].name if changed[0].name != LAYER else class_of(changed[0].layer),
                     acts=_exchanging(ops if len(swaps) > 1 else changed, swaps, variables, piece),
-                    message=f"{where} it takes {one} it {MENDS}",
+                    message=_mended(what, instead),
                     fix=fix,
                     lines=Lines(frame.source),
                 )
@@ -634,9 +645,11 @@ def _orders(calls: Sequence[Op], piece: Piece) -> Iterator[Hypothesis]:
     orders = _other_orders(len(made) if len({tuple(one.shape) for one in made}) == 1 else 0)
     found += [("results", order, then(operator.itemgetter(*order)), None) for order in orders]
     for what, order, act, change in found:
-        message = f"with the {what} {which} in the order {list(order)}"
-        fix = f"take the {what} {which} in the order {list(order)}"
-        yield _edit("operand-order", calls, act, message, fix, code_edit=change)
+        told, fix = (
+            f"the order of the {what} {which} is {sorted(order)}",
+            f"take the {what} {which} in the order {[*order]}",
+        )
+        yield _edit("operand-order", calls, act, told, f"with {[*order]}", fix, code_edit=change)
 
 
 def _turned(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
@@ -672,10 +685,10 @@ def _functions(calls: Sequence[Op], pool: Pool, piece: Piece) -> Iterator[Hypoth
             ("function", step.name, _of_first(change, piece), f"({how})" if how else "") for step, change, how in unary
         ]
     for code, name, act, how in others:
-        message = f"it calls {called(op)}{where}; with `{name}{how}`"
         change = CodeEdit(kind="write", call=op.name, written=name) if not how and op.name != LAYER else None
+        what, instead = f"it calls {called(op)}{where}", f"with `{name}{how}`"
         fix = f"write `{name}{how}` for {called(op)}{where}"
-        yield _edit(code, calls, act, message, fix, name=name, code_edit=change)
+        yield _edit(code, calls, act, what, instead, fix, name=name, code_edit=change)
 
 
 def _of_first(change: Callable[[Tensor], Tensor], piece: Piece) -> Act:
@@ -695,8 +708,8 @@ def _less(calls: Sequence[Op], piece: Piece, walk: Walk) -> Iterator[Hypothesis]
     op, where, place = calls[0], place_of(calls[0], piece), _handed_on(calls[0], piece, walk)
     if place is not None and (op.name not in CASTING or walk.alters(op)):
         change = CodeEdit(kind="remove", call=op.path if op.name == LAYER else op.name)
-        message, fix = f"it calls {called(op)}{where}; without that", f"remove {called(op)}{where}"
-        yield _edit("extra-call", calls, argument(place), message, fix, code_edit=change)
+        what, fix = f"it calls {called(op)}{where}", f"remove {called(op)}{where}"
+        yield _edit("extra-call", calls, argument(place), what, "without that", fix, code_edit=change)
 
 
 def _more(calls: Sequence[Op], pool: Pool, piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -722,10 +735,9 @@ def _lacking(calls: Sequence[Op], step: Op, act: Act, kind: Literal["before", "a
     statement = max(op.frames, key=lambda one: likeness(one.reading, there.reading), default=Frame())
     where = f"{'in front of' if kind == 'before' else 'after'} {called(op)} at {statement.place}"
     edit = CodeEdit(kind=kind, call=op.path if op.name == LAYER else op.name, written=step.name) if not how else None
-    message = f"it lacks `{step.said}` {where}: with `{step.name}({how})` there"
-    found = _edit(
-        "missing-call", calls, act, message, f"apply `{step.name}({how})` {where}", name=step.name, code_edit=edit
-    )
+    what, instead = f"it lacks `{step.said}` {where}", f"with `{step.name}({how})` there"
+    fix = f"apply `{step.name}({how})` {where}"
+    found = _edit("missing-call", calls, act, what, instead, fix, name=step.name, code_edit=edit)
     return replace(found, lines=Lines(statement.source, there.source))
 
 
@@ -736,8 +748,11 @@ def _later(calls: Sequence[Op], piece: Piece, walk: Walk) -> Iterator[Hypothesis
     behind = [some[0] for some in takers if len(some) == 1 and _handed_on(some[0], piece, walk) is not None]
     if place is None or len(behind) < len(calls) or behind[0].name == op.name or {behind[0].name, op.name} <= LAYOUT:
         return
-    message = f"it calls {called(op)}{where} before {called(behind[0])}; the other way round"
-    found = _edit("call-order", calls, argument(place), message, f"call {called(op)} behind {called(behind[0])}{where}")
+    what, fix = (
+        f"it calls {called(op)}{where} before {called(behind[0])}",
+        f"call {called(op)} behind {called(behind[0])}{where}",
+    )
+    found = _edit("call-order", calls, argument(place), what, "the other way round", fix)
     acts = {one.number: _followed(each, place) for each, one in zip(calls, behind, strict=True)}
     yield replace(found, acts={**found.acts, **acts})
 

@@ -27,7 +27,7 @@ from tipchain.explain.causes.hypotheses import (
     place_of,
 )
 from tipchain.explain.causes.lines import Frame, codes_of, namesake, only_return, only_unlike, reads_alike
-from tipchain.explain.causes.mutations import search
+from tipchain.explain.causes.mutations import Mutation, mutations, search
 from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.program import LAYER, Act, has_own_backward
 from tipchain.explain.causes.settings import by_findings, by_meaning
@@ -295,8 +295,11 @@ def _diagnose(
         if not trials.settled():
             # The causes of other layers of the same type are few among all that could be tried.
             wanted = {said_alike(one.message, one.port_path) for one in like}
-            every = chain.from_iterable(_groups(piece, trials, models) if wanted else ())
-            trials.run(one for one in every if said_alike(f"{piece.shown}: {one.said}", piece.theirs.path) in wanted)
+            every: Iterator[Mutation] = chain.from_iterable(_groups(piece, trials, models) if wanted else ())
+            if wanted and not piece.backward and trials.base.ops and piece.record:
+                every = chain(every, mutations(piece, trials.walk, trials.base.ops[0]))
+            ready = (one for one in every if isinstance(one, Hypothesis))
+            trials.run(one for one in ready if said_alike(f"{piece.shown}: {one.said}", piece.theirs.path) in wanted)
             trials.reserve = ()
         for group in () if trials.settled() else _groups(piece, trials, models):
             trials.run(group)
