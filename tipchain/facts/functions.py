@@ -27,8 +27,8 @@ _OPERATORS = _pairs(
 SPECIAL = {f"__{name}__": told for name, told in _OPERATORS.items()}
 """Operators by the name they have here."""
 INPLACE = frozenset({"__iadd__", "__isub__", "__imul__", "__itruediv__"})
-BESIDE = frozenset({"astype", "detach", "rsub"})
-"""Methods that are watched beside those that Paddle lists."""
+BESIDE = frozenset({"astype", "detach", "rsub", "frame", "overlap_add"})
+"""Methods and functions that are watched beside those that Paddle lists."""
 UNWATCHED = frozenset(
     """
     bernoulli bernoulli_ binomial poisson standard_gamma standard_normal normal normal_ log_normal log_normal_ uniform

@@ -98,6 +98,11 @@ EDITS = {
     "results of one call": (
         "operand-order", "chunk", "in the order [1, 0]", (ROWS,), lambda m, x: halves(m, x, 0), lambda m, x: halves(m, x, 1),
     ),
+    "an edge of frames": (
+        "argument", "pad", "pass `pad=[1, 2]` to `pad`", (SEQUENCE,),
+        lambda m, x: functional(x).pad(m.a(x), (1, 2)).unfold(2, 3, 3).sin(),
+        lambda m, x: here(x).signal.frame(functional(x).pad(m.a(x), [2, 1], data_format="NCL"), 3, 3).transpose([0, 1, 3, 2]).sin(),
+    ),
     "a cast that cuts": (
         "extra-call", "astype", "remove `astype`", (SEQUENCE,),
         lambda m, x: m.norm(3 * m.a(x)), lambda m, x: m.norm((3 * m.a(x)).astype("int64").astype(x.dtype)),

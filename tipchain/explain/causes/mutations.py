@@ -108,17 +108,18 @@ def search(
         others: what else stands in place of calls.
     """
     walk, before = trials.walk, os.times().children_user
-    apart = [op for one in walk.partings for op in one.ops] if proved else []
-    makers = [
-        walk.makers_of.get(key) for op in apart for key in op.given
-    ]  # what is right by itself may be taken wrongly
-    within = frozenset(op.number for op in (*apart, *filter(None, makers)))
+    within = {op.number: op for one in walk.partings for op in one.ops} if proved else {}
+    left = [*within.values()]
+    while left:  # what makes their tensors may pick wrong ones, which are right by themselves
+        for maker in filter(None, map(walk.makers_of.get, left.pop().given)):
+            left += [maker] if maker.number not in within and walk.ops.selects(maker) else []
+            within[maker.number] = maker
 
     def mended(mutation: Mutation) -> Trial | None:
         one = mutation if isinstance(mutation, Hypothesis) else mutation()
         return None if one is None else trials.mends(replace(one, acts={**(others or {}), **one.acts}))
 
-    every = partial(mutations, trials.piece, walk, near, within)
+    every = partial(mutations, trials.piece, walk, near, frozenset(within))
     found = _first((mended(one) is not None for one in every()), LONGEST - trials.pace.searched)
     trials.pace.searched += os.times().children_user - before
     trial = None if found is None else mended(next(islice(every(), found, None)))
@@ -361,6 +362,8 @@ def _alternatives(op: Op, given: Given, pool: Pool) -> Iterator[object]:
         lengths = {len(one) for one in (wanted, present) if isinstance(one, list | tuple) and kind != "index"}
         if (alike or (name == "y" and kind_of_setting(wanted) == "number")) and len(lengths) < 2:
             yield wanted
+    default = op.parameters[name].default if name in op.parameters else None
+    yield from [default] if kind_of_setting(default) == kind else ()
     if isinstance(present, bool):
         yield not present
     elif kind == "number" and name == "axis":
@@ -498,15 +501,21 @@ class _Variables:
     def _role(self, key: int) -> Role | None:
         """Return what a tensor is to the function: what statements of it make, or what it is given, or keeps, and takes first."""
         maker = self.walk.makers_of.get(key)
-        takers = [op for op in self.walk.consumers.get(key, ()) if any(one.code == self.code for one in op.frames)]
-        codes = [one.code for one in maker.frames] if maker is not None else []
-        if maker is not None and self.code in codes and (not takers or any(_in_one_run(maker, op) for op in takers)):
-            places = [one.place for one in maker.frames[: codes.index(self.code) + 1]]
+        takers = [op for op in self.walk.consumers.get(key, ()) if self._site(op) is not None]
+        made = None if maker is None else self._site(maker)
+        if maker is not None and made is not None and (not takers or any(_in_one_run(maker, op) for op in takers)):
+            if made[1] is not None and all(self._site(op) == made for op in takers):
+                return None  # nothing outside of the function that makes it takes it
+            places = [one.place for one in maker.frames[: 1 + [one.code for one in maker.frames].index(self.code)]]
             return (maker.name, _own_name(maker), *places, maker.made.index(key))
         for op in takers[:1]:
-            place = next(one.place for one in op.frames if one.code == self.code)
-            return (op.name, _own_name(op), place, -1 - op.given.index(key))
+            return (op.name, _own_name(op), self._site(op), -1 - op.given.index(key))
         return None
+
+    def _site(self, op: Op) -> Site | None:
+        """Return the statement of the function that leads to a call, and the function that it calls for that."""
+        sites = zip(_sites_of(op), op.frames, strict=True)
+        return next((site for site, frame in sites if frame.code == self.code), None)
 
     def made_at(self, key: int) -> int:
         """Return the number of the call that makes a tensor, -1 where none does."""
