@@ -465,12 +465,17 @@ def _joined_otherwise(tensors: Tensors, layers: LayerPair) -> bool:
 
 
 def _divided(tensors: Tensors, ours: TensorSlot, theirs: TensorSlot) -> bool:
-    """Tell whether one side keeps one tensor of the other's in two, as layers for inputs that the other joins."""
-    expected, actual = print_of(tensors.array(ours)), print_of(port_array(theirs))
-    references, ports = ([slot for layer in side for slot in layer.slots] for side in tensors.unmatched)
-    return any(sum_of([actual, print_of(port_array(one))]) == expected for one in ports) or any(
-        sum_of([expected, print_of(tensors.array(one))]) == actual for one in references
+    """Tell whether one side keeps one tensor of the other's in several, as layers for inputs that the other joins."""
+    expected, actual = tensors.array(ours), port_array(theirs)
+    sides = (
+        (expected, actual, tensors.unmatched[1], port_array),
+        (actual, expected, tensors.unmatched[0], tensors.array),
     )
+    for whole, part, layers, read in sides:
+        if part.size < whole.size and not is_constant(part) and np.isin(part, whole).all():
+            pieces = [part, *(read(slot) for layer in layers for slot in layer.slots)]
+            return bool(np.isin(whole, np.concatenate([one.reshape(-1) for one in pieces])).all())
+    return False
 
 
 def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Diagnosis | None:
