@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, combinations, islice, permutations
+from itertools import chain, combinations, permutations
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -64,6 +64,8 @@ LONGEST = 10.0
 """Seconds of the processor that edits are tried for at most, for all faults of an alignment."""
 PATIENCE = 6.0
 """Times as long a copy of the process may take on a busy machine."""
+LEAST = 1.0
+"""Seconds of the processor that edits are tried for at least, to choose among those that mend."""
 MOST_ALTERNATIVES = 16
 """Values of one argument, or tensors in place of one, that are tried."""
 MOST_INSIDE = 40
@@ -93,82 +95,114 @@ Mutation = Hypothesis | Callable[[], Hypothesis | None]
 
 
 def search(
-    trials: Trials, near: Op, step: Op, *, proved: bool, others: Mapping[int, Act] | None = None
+    trials: Trials, near: Op, step: Op, told: Frame, *, proved: bool, others: Mapping[int, Act] | None = None
 ) -> Trial | None:
     """Return an edit that mends the port; None where none is found.
 
     Paddle ends the process for some arguments (3.3.1: a negative number of parts). So edits are tried in a copy of this process, and
-    the one that mends is run here once more.
+    those that mend are run here once more. Several may: what a person would do first is taken.
 
     Args:
         trials: those of the piece.
         near: the port's call at which the programs part, around which edits are tried first.
         step: the reference's.
+        told: the port's statement at which they part.
         proved: whether the error comes from the partings of the walk: then edits are tried there alone.
         others: what else stands in place of calls.
     """
     walk, before = trials.walk, os.times().children_user
     within = {op.number: op for one in walk.partings for op in one.ops} if proved else {}
-    left = [*within.values()]
-    while left:  # what makes their tensors may pick wrong ones, which are right by themselves
+    left, tables = [*within.values()], _tables(walk)
+    while left:  # what makes their tensors may be a wrong table, or pick wrong ones, which are right by themselves
         for maker in filter(None, map(walk.makers_of.get, left.pop().given)):
-            left += [maker] if maker.number not in within and walk.ops.selects(maker) else []
+            further = maker.number in tables or walk.ops.selects(maker)
+            left += [maker] if further and maker.number not in within else []
             within[maker.number] = maker
+    within |= {near.number: near} if within else {}
 
     def mended(mutation: Mutation) -> Trial | None:
         one = mutation if isinstance(mutation, Hypothesis) else mutation()
         return None if one is None else trials.mends(replace(one, acts={**(others or {}), **one.acts}))
 
     every = partial(mutations, trials.piece, walk, near, frozenset(within))
-    found = _first((mended(one) is not None for one in every()), LONGEST - trials.pace.searched)
+    found = _mending((mended(one) is not None for one in every()), LONGEST - trials.pace.searched)
     trials.pace.searched += os.times().children_user - before
-    trial = None if found is None else mended(next(islice(every(), found, None)))
-    if trial is None:
+    good = [(number, one, mended(one)) for number, one in enumerate(every() if found else ()) if number in found]
+    ranked = sorted((_rank(one, trial, told), number, trial) for number, one, trial in good if trial is not None)
+    if not ranked or ranked[0][0] >= (WEAKEST, True):
         return None
+    _, number, trial = ranked[0]
     one, codes = trial.hypothesis, codes_of(frame for call in walk.steps for frame in call.frames)
     frame = at_line(one.lines.port.file, one.lines.port.line) if one.lines.port is not None else None
     against = None if frame is None else opposite(frame, codes)
     there = against[0] if against is not None and against[1] else innermost(step.frames)
     fix = f"{one.fix}; the reference has `{there.line}` at {there.place}" if there.place else one.fix
     lines = one.lines._replace(reference=there.source)
-    told = replace(one, lines=lines, fix=fix, evidence=f"{(found or 0) + 1} edits were tried")
-    return replace(trial, hypothesis=told)
+    return replace(trial, hypothesis=replace(one, lines=lines, fix=fix, evidence=f"{number + 1} edits were tried"))
 
 
-def _first(tries: Iterable[bool], within: float) -> int | None:
-    """Return the number of the first that succeeds in a copy of this process; None where none does.
+def _tables(walk: Walk) -> set[int]:
+    """Return the numbers of the calls that rest on nothing that the code is given, or keeps."""
+    found = set[int]()
+    for op in walk.ops:
+        makers = [walk.makers_of.get(key) for key in op.given]
+        if op.name != LAYER and all(one is not None and one.number in found for one in makers):
+            found.add(op.number)
+    return found
+
+
+WEAKEST = 4
+"""The rank of what may only undo an error: another sum or product."""
+
+
+def _rank(mutation: Mutation, trial: Trial, told: Frame) -> tuple[int, bool]:
+    """Return how likely an edit is what a person would do, and whether it is not where the programs part."""
+    one = trial.hypothesis
+    elsewhere = one.lines.port is None or one.lines.port != told.source
+    if one.code in ("function", "missing-call"):
+        return (WEAKEST if one.name in BINARY else 1), elsewhere
+    return (3 if one.code == "extra-call" else 0 if isinstance(mutation, Hypothesis) else 2), elsewhere
+
+
+def _mending(tries: Iterable[bool], within: float) -> list[int]:
+    """Return the numbers of those that succeed in a copy of this process: the first, and others in as much time again.
 
     Args:
         tries: whether each succeeds.
         within: seconds of the processor after which no other is begun.
     """
     if within <= 0:
-        return None
+        return []
     read, write = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of threads, which the copy does not have
         child = os.fork()
     if not child:
         try:
-            quiet, until = os.open(os.devnull, os.O_WRONLY), time.process_time() + within
+            quiet, until = os.open(os.devnull, os.O_WRONLY), within
             for stream in (1, 2):
                 os.dup2(quiet, stream)
             for number, mended in enumerate(tries):
                 if mended:
-                    os.write(write, str(number).encode())
-                if mended or time.process_time() > until:
+                    os.write(write, f"{number} ".encode())
+                    until = min(until, max(2 * time.process_time(), LEAST))
+                if time.process_time() > until:
                     break
         finally:
             os._exit(0)
     os.close(write)
+    told, late = b"", time.monotonic() + PATIENCE * within
     try:
-        ready, _, _ = select.select([read], [], [], PATIENCE * within)
-        told = os.read(read, 20) if ready else b""
+        while (left := late - time.monotonic()) > 0 and select.select([read], [], [], left)[0]:
+            more = os.read(read, 1 << 16)
+            told += more
+            if not more:
+                break
     finally:
         os.close(read)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    return int(told) if told else None
+    return [*map(int, told.split())]
 
 
 class Pool(NamedTuple):
