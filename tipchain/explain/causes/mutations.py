@@ -64,7 +64,7 @@ LONGEST = 10.0
 """Seconds of the processor that edits are tried for at most, for all faults of an alignment."""
 PATIENCE = 6.0
 """Times as long a copy of the process may take on a busy machine."""
-LEAST = 1.0
+LEAST = 0.25
 """Seconds of the processor that edits are tried for at least, to choose among those that mend."""
 MOST_ALTERNATIVES = 16
 """Values of one argument, or tensors in place of one, that are tried."""
@@ -484,7 +484,7 @@ def _solve(make: Callable[[float], Array], wanted: Array, number: float) -> floa
         best = made(number)
         left = np.inf if best is None else np.linalg.norm(wanted - best)
         if left <= SAME_SINGLE * np.linalg.norm(wanted):
-            return float(f"{number:.10g}")
+            return float(f"{number:.7g}")
         if not left < before / 2:
             return None
     return None
@@ -601,6 +601,7 @@ def _operands(frame: Frame, ops: Sequence[Op], variables: _Variables, piece: Pie
             if one != old
             and variables.first_made(one) < min(op.number for op in (ops if old in entering else changed))
             and _fits(variables.value(one), variables.value(old))
+            and not _is_passed_by(variables.keys[old][0], variables.keys[one][0], changed, walk)
         ]
         others.sort(key=lambda role: (not walk.matched[variables.keys[role][0]], -variables.first_made(role)))
         for new in others[:MOST_ALTERNATIVES]:
@@ -621,6 +622,12 @@ def _operands(frame: Frame, ops: Sequence[Op], variables: _Variables, piece: Pie
                     fix=fix,
                     lines=Lines(frame.source),
                 )
+
+
+def _is_passed_by(key: int, other: int, takers: Sequence[Op], walk: Walk) -> bool:
+    """Tell whether a tensor is made of another for some calls alone: to take that is to leave out a call."""
+    maker = walk.makers_of.get(key)
+    return maker is not None and other in maker.given and {*walk.consumers.get(key, ())} <= {*takers}
 
 
 def _fits(one: Tensor, other: Tensor) -> bool:
