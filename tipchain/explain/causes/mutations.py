@@ -219,9 +219,9 @@ def mutations(piece: Piece, walk: Walk, near: Op, within: frozenset[int] = froze
     known to be; empty where it may be anywhere.
     """
     pool, by_line = _pool(piece, walk), dict[tuple[str, str, str], list[Op]]()
-    codes = codes_of(frame for step in walk.steps for frame in step.frames)
+    codes, names = codes_of(frame for step in walk.steps for frame in step.frames), _own_names(piece, walk)
     for op in walk.ops:
-        by_line.setdefault((op.name, op.place, _own_name(op)), []).append(op)
+        by_line.setdefault((op.name, op.place, names[op.number]), []).append(op)
     lines = [ops for ops in by_line.values() if not within or any(op.number in within for op in ops)]
     lines.sort(key=lambda ops: min(abs(op.number - near.number) for op in ops))
     lines.sort(key=lambda ops: reads_alike(innermost(ops[0].frames), codes))
@@ -234,7 +234,9 @@ def mutations(piece: Piece, walk: Walk, near: Op, within: frozenset[int] = froze
         for site in dict.fromkeys(site for op in several for site in _sites_of(op)):
             if site in sites and (alike or not reads_alike(sites[site][0], codes)):
                 frame, ops = sites.pop(site)
-                known = variables.get(frame.code) or variables.setdefault(frame.code, _Variables(walk, frame.code))
+                known = variables.get(frame.code) or variables.setdefault(
+                    frame.code, _Variables(walk, frame.code, names)
+                )
                 yield from _operands(frame, ops, known, piece)
         yield from chain.from_iterable(_functions(calls, pool, piece) for calls in turns)
     for calls in (calls for several in lines for calls in _turns(several, walk)):
@@ -522,8 +524,8 @@ class _Variables:
         roles: the roles by tensor.
     """
 
-    def __init__(self, walk: Walk, code: Code | None) -> None:
-        self.walk, self.code = walk, code
+    def __init__(self, walk: Walk, code: Code | None, names: Mapping[int, str]) -> None:
+        self.walk, self.code, self.names = walk, code, names
         self.keys: dict[Role, list[int]] = {}
         self.roles: dict[int, Role] = {}
         for key in walk.matched:
@@ -541,9 +543,9 @@ class _Variables:
             if made[1] is not None and all(self._site(op) == made for op in takers):
                 return None  # nothing outside of the function that makes it takes it
             places = [one.place for one in maker.frames[: 1 + [one.code for one in maker.frames].index(self.code)]]
-            return (maker.name, _own_name(maker), *places, maker.made.index(key))
+            return (maker.name, self.names[maker.number], *places, maker.made.index(key))
         for op in takers[:1]:
-            return (op.name, _own_name(op), self._site(op), -1 - op.given.index(key))
+            return (op.name, self.names[op.number], self._site(op), -1 - op.given.index(key))
         return None
 
     def _site(self, op: Op) -> Site | None:
@@ -578,9 +580,15 @@ def _in_one_run(op: Op, other: Op) -> bool:
     return holders[0].startswith(holders[1]) or holders[1].startswith(holders[0])
 
 
-def _own_name(op: Op) -> str:
-    """Return a layer's path within the layer whose code calls it; empty of a function."""
-    return op.path.removeprefix(f"{op.holder}.")
+def _own_names(piece: Piece, walk: Walk) -> dict[int, str]:
+    """Return layers' paths within the layers of the user's whose code calls them, by the numbers of the calls; empty of functions."""
+    layers, found = dict(piece.sides.port.layers(piece.port)), dict[int, str]()
+    for op in walk.ops:
+        holder = op.holder
+        while holder and type(layers[holder]).__module__.partition(".")[0] == "paddle":  # a container of theirs
+            holder = holder.rpartition(".")[0]
+        found[op.number] = op.path.removeprefix(f"{holder}.")
+    return found
 
 
 def _operands(frame: Frame, ops: Sequence[Op], variables: _Variables, piece: Piece) -> Iterator[Hypothesis]:
@@ -738,7 +746,8 @@ def _functions(calls: Sequence[Op], pool: Pool, piece: Piece) -> Iterator[Hypoth
         change = CodeEdit(kind="write", call=op.name, written=name) if not how and op.name != LAYER else None
         what, instead = f"it calls {called(op)}{where}", f"with `{name}{how}`"
         fix = f"write `{name}{how}` for {called(op)}{where}"
-        yield _edit(code, calls, act, what, instead, fix, name=name, code_edit=change)
+        place = op.path if op.name == LAYER and code == "function" else None
+        yield _edit(code, calls, act, what, instead, fix, name=name, place=place, code_edit=change)
 
 
 def _of_first(change: Callable[[Tensor], Tensor], piece: Piece) -> Act:
