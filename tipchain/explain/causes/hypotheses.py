@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import isfinite
 from typing import NamedTuple
@@ -12,11 +12,13 @@ from typing import NamedTuple
 from tipchain.core.progress import Pace
 from tipchain.explain.causes.lines import innermost
 from tipchain.explain.causes.piece import Edit, Piece
-from tipchain.explain.causes.program import LAYER, Act, Op
-from tipchain.explain.causes.walk import Walk
+from tipchain.explain.causes.program import LAYER, Act, Op, numpy_of
+from tipchain.explain.causes.walk import Parting, Walk
 from tipchain.explain.findings import CodeEdit, Diagnosis, SourceLine, shown_path
+from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.matching import common_path
 from tipchain.explain.locate.verdicts import LayerVerdict, effective_bits
+from tipchain.framework_types import Function, Nested, Options
 from tipchain.numbers.tolerance import EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
 
 
@@ -156,6 +158,29 @@ class Trials:
         if left is None or left > min(SAME_SINGLE, (1 - EXPLAINED) * self.before):
             return None
         return Trial(hypothesis=one, explained=1.0, whole=True, left=left)
+
+    def makes(self, one: Hypothesis, partings: Sequence[Parting]) -> Trial | None:
+        """Return how a hypothesis did that makes the reference's tensors at some partings, whatever comes of them."""
+        made, acts = dict[int, Nested](), dict(one.acts)
+
+        def seen(number: int, act: Act | None) -> Act:
+            def acting(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
+                result = original(*args, **kwargs) if act is None else act(original, args, kwargs)
+                made[number] = self.piece.tensors(result)
+                return result
+
+            return acting
+
+        for parting in partings:
+            acts[parting.op.number] = seen(parting.op.number, one.acts.get(parting.op.number))
+        if self._left(replace(one, acts=acts)) is None:
+            return None
+        for parting in partings:
+            found, new = made.get(parting.op.number, ()), numpy_of(parting.new)
+            fitting = [numpy_of(each) for each in found if list(each.shape) == list(new.shape)]
+            if not any(distance(new, each) <= SAME_SINGLE * rms(new) for each in fitting):
+                return None
+        return Trial(hypothesis=one, explained=1.0, whole=True, left=0.0)
 
     def found(self) -> list[Trial]:
         """Return the explaining trials, best first, one per kind and name; wholes shut out parts."""

@@ -95,7 +95,7 @@ Mutation = Hypothesis | Callable[[], Hypothesis | None]
 
 
 def search(
-    trials: Trials, near: Op, step: Op, told: Frame, *, proved: bool, others: Mapping[int, Act] | None = None
+    trials: Trials, near: Op, step: Op, told: Frame, *, proved: bool, mends: Callable[[Hypothesis], Trial | None]
 ) -> Trial | None:
     """Return an edit that mends the port; None where none is found.
 
@@ -108,7 +108,7 @@ def search(
         step: the reference's.
         told: the port's statement at which they part.
         proved: whether the error comes from the partings of the walk: then edits are tried there alone.
-        others: what else stands in place of calls.
+        mends: tries an edit.
     """
     walk, before = trials.walk, os.times().children_user
     within = {op.number: op for one in walk.partings for op in one.ops} if proved else {}
@@ -122,7 +122,7 @@ def search(
 
     def mended(mutation: Mutation) -> Trial | None:
         one = mutation if isinstance(mutation, Hypothesis) else mutation()
-        return None if one is None else trials.mends(replace(one, acts={**(others or {}), **one.acts}))
+        return None if one is None else mends(one)
 
     every = partial(mutations, trials.piece, walk, near, frozenset(within))
     found = _mending((mended(one) is not None for one in every()), LONGEST - trials.pace.searched)
@@ -132,13 +132,18 @@ def search(
     if not ranked or ranked[0][0] >= (WEAKEST, True):
         return None
     _, number, trial = ranked[0]
-    one, codes = trial.hypothesis, codes_of(frame for call in walk.steps for frame in call.frames)
+    told_so = replace(completed(trial.hypothesis, walk, step), evidence=f"{number + 1} edits were tried")
+    return replace(trial, hypothesis=told_so)
+
+
+def completed(one: Hypothesis, walk: Walk, step: Op) -> Hypothesis:
+    """Return an edit with the reference's statement opposite its own, or else that of a step."""
+    codes = codes_of(frame for call in walk.steps for frame in call.frames)
     frame = at_line(one.lines.port.file, one.lines.port.line) if one.lines.port is not None else None
     against = None if frame is None else opposite(frame, codes)
     there = against[0] if against is not None and against[1] else innermost(step.frames)
     fix = f"{one.fix}; the reference has `{there.line}` at {there.place}" if there.place else one.fix
-    lines = one.lines._replace(reference=there.source)
-    return replace(trial, hypothesis=replace(one, lines=lines, fix=fix, evidence=f"{number + 1} edits were tried"))
+    return replace(one, lines=one.lines._replace(reference=there.source), fix=fix)
 
 
 def _tables(walk: Walk) -> set[int]:
@@ -206,10 +211,11 @@ def _mending(tries: Iterable[bool], within: float) -> list[int]:
 
 
 class Pool(NamedTuple):
-    """What the reference gives its calls beside tensors, with the function and the argument, and its calls of one tensor."""
+    """What the reference gives its calls beside tensors, by function and argument, and its calls of one tensor and of several."""
 
-    settings: Sequence[tuple[str, str, object]]
+    settings: Mapping[str, Sequence[Mapping[str, object]]]
     unary: Sequence[tuple[Op, Callable[[Tensor], Tensor], str]]
+    others: Sequence[tuple[Op, Function, Mapping[str, object]]]
 
 
 def mutations(piece: Piece, walk: Walk, near: Op, within: frozenset[int] = frozenset()) -> Iterator[Mutation]:
@@ -244,11 +250,11 @@ def mutations(piece: Piece, walk: Walk, near: Op, within: frozenset[int] = froze
 
 
 def _pool(piece: Piece, walk: Walk) -> Pool:
-    settings = dict[str, tuple[str, str, object]]()
+    settings = dict[str, dict[str, Mapping[str, object]]]()
     unary = dict[str, tuple[Op, Callable[[Tensor], Tensor], str]]()
     for step in walk.steps:
         told = spelled(step, walk)
-        settings |= {f"{step.name} {name} {value!r}": (step.name, name, value) for name, value in told.items()}
+        settings.setdefault(step.name, {})[repr(told)] = told
         function = OPERATORS.get(step.name) or in_paddle(step, piece)
         if len(step.given) == 1 and step.name not in (LAYER, *CASTING) and function is not None:
             numbers = [one for one in told.values() if kind_of_setting(one) == "number"][:1]
@@ -258,7 +264,13 @@ def _pool(piece: Piece, walk: Walk) -> Pool:
                 (*map(str, numbers if step.name in BINARY else ()), *(f"{key}={one!r}" for key, one in given.items()))
             )
             unary.setdefault(f"{step.name}({how})", (step, change, how))
-    return Pool(list(settings.values()), list(unary.values()))
+    several = {
+        step.name: (step, function, passed(step, walk, signature_of(function)))
+        for step in walk.steps
+        if len(step.given) > 1 and step.name not in BINARY and (function := in_paddle(step, piece)) is not None
+    }
+    by_function = {name: list(some.values()) for name, some in settings.items()}
+    return Pool(by_function, list(unary.values()), list(several.values()))
 
 
 def _applied(function: Function, numbers: Sequence[object], given: Mapping[str, object], tensor: Tensor) -> Tensor:
@@ -347,6 +359,8 @@ def _slots(op: Op) -> list[Given]:
             name = "item"
         elif name.isdigit() and number == 1:
             name = "y"
+        elif op.name == "arange" and len(op.args) == 1:
+            name = "end"
         if is_plain(one):
             found.append((number, name, one))
     found += [(name, name, one) for name, one in op.kwargs.items() if is_plain(one)]
@@ -357,16 +371,18 @@ def _slots(op: Op) -> list[Given]:
     return found if op.name != LAYER else []
 
 
-def _with_setting(calls: Sequence[Op], given: Given, value: object, piece: Piece) -> Hypothesis:
-    op, (slot, name, present), where = calls[0], given, place_of(calls[0], piece)
-    change: CodeEdit | None = CodeEdit(kind="pass", call=op.name, arguments=as_code([(name, value)]))
-    what, instead = f"`{name}` of `{op.name}`{where} is {present!r}", f"with {value!r}"
-    fix = f"pass `{name}={value!r}` to `{op.name}`{where}"
+def _with_settings(calls: Sequence[Op], changes: Sequence[tuple[Given, object]], piece: Piece) -> Hypothesis:
+    op, where, (((_, name, present), value), *more) = calls[0], place_of(calls[0], piece), changes
+    arguments = as_code((each, new) for (_, each, _), new in changes)
+    change: CodeEdit | None = CodeEdit(kind="pass", call=op.name, arguments=arguments)
+    what = "; ".join(f"`{each}` of `{op.name}`{where} is {was!r}" for (_, each, was), _ in changes)
+    instead = f"with {', '.join(repr(new) for _, new in changes)}"
+    fix = f"pass {', '.join(f'`{each}={new!r}`' for (_, each, _), new in changes)} to `{op.name}`{where}"
     if name == "item":
         was, now = (f"[{index_text(one)}]" for one in (present, value))
         what, instead, fix = f"it takes index {was}{where}", f"with {now}", f"write {now} for {was}{where}"
         change = CodeEdit(kind="write", call=was, written=now)
-    elif name == "y" and op.name in BINARY:
+    elif name == "y" and op.name in BINARY and not more:
         what, instead = f"it {BINARY[op.name]} {present:.10g}{where}", f"with {value:.10g}"
         layer = dict(piece.sides.port.layers(piece.port)).get(op.holder)
         names = re.findall(r"\bself\.(\w+)", op.line) if layer is not None else []  # that the number is taken from
@@ -375,30 +391,43 @@ def _with_setting(calls: Sequence[Op], given: Given, value: object, piece: Piece
         fix = f"write {value:.10g} in `{op.name}`{where}"
         fix = f"set `self.{kept}` to {value:.10g}, which `{op.name}`{where} is given" if kept else fix
         change = CodeEdit(kind="set", call=kept, written=f"{value:.10g}") if kept else None
-    act = with_arguments({slot: value})
+    act = with_arguments({slot: new for (slot, _, _), new in changes})
     return _edit("argument", calls, act, what, instead, fix, name=name, calls=len(calls), code_edit=change)
 
 
 def _settings(calls: Sequence[Op], pool: Pool, piece: Piece) -> Iterator[Hypothesis]:
-    for given in _slots(calls[0]):
-        others = [one for one in _alternatives(calls[0], given, pool) if not same_setting(one, given[2])]
+    """Yield calls with another value of one argument, or with all that the reference gives a call of the same function."""
+    op, slots = calls[0], _slots(calls[0])
+    for given in slots:
+        others = [one for one in _alternatives(op, given, pool) if not same_setting(one, given[2])]
         for value in list({repr(one): one for one in others}.values())[:MOST_ALTERNATIVES]:
-            yield _with_setting(calls, given, value, piece)
+            yield _with_settings(calls, [(given, value)], piece)
+    for told in pool.settings.get(op.name, ()):
+        wanted = [(given, as_ports(told.get(given[1], _default(op, given[1])), given[2])) for given in slots]
+        changes = [(given, one) for given, one in wanted if one is not None and not same_setting(one, given[2])]
+        if 1 < len(changes) <= MOST_ORDERED and all(
+            kind_of_setting(one) == kind_of_setting(each[2]) for each, one in changes
+        ):
+            yield _with_settings(calls, changes, piece)
+
+
+def _default(op: Op, name: str) -> object:
+    default = op.parameters[name].default if name in op.parameters else None
+    return default if is_plain(default) else None
 
 
 def _alternatives(op: Op, given: Given, pool: Pool) -> Iterator[object]:
     """Yield other values for an argument: what the reference gives for it, other axes, orders, places, signs."""
     _, name, present = given
     kind = kind_of_setting(present)
-    for function, told, value in pool.settings:
-        wanted = as_ports(value, present)
-        alike = (kind_of_setting(wanted) == kind or present is None) and (
-            name in (told, f"{told}s") or op.name == function
-        )
-        lengths = {len(one) for one in (wanted, present) if isinstance(one, list | tuple) and kind != "index"}
-        if (alike or (name == "y" and kind_of_setting(wanted) == "number")) and len(lengths) < 2:
-            yield wanted
-    default = op.parameters[name].default if name in op.parameters else None
+    for function, several in pool.settings.items():
+        for told, value in (pair for one in several for pair in one.items()):
+            wanted = as_ports(value, present)
+            alike = kind_of_setting(wanted) == kind and (name in (told, f"{told}s") or op.name == function)
+            lengths = {len(one) for one in (wanted, present) if isinstance(one, list | tuple) and kind != "index"}
+            if (alike or (name == "y" and kind_of_setting(wanted) == "number")) and len(lengths) < 2:
+                yield wanted
+    default = _default(op, name)
     yield from [default] if kind_of_setting(default) == kind else ()
     if isinstance(present, bool):
         yield not present
@@ -462,7 +491,7 @@ def _with_number(
     number = None if new is None or not places else _solve(alone, new, present)
     if number is None and places:
         number = _solve(whole, _flat(piece.truth.outputs), present)
-    return None if number is None else replace(_with_setting(calls, given, number, piece), acts=acts(number))
+    return None if number is None else replace(_with_settings(calls, [(given, number)], piece), acts=acts(number))
 
 
 def _solve(make: Callable[[float], Array], wanted: Array, number: float) -> float | None:

@@ -27,12 +27,12 @@ from tipchain.explain.causes.hypotheses import (
     place_of,
 )
 from tipchain.explain.causes.lines import Frame, codes_of, namesake, only_return, only_unlike, reads_alike
-from tipchain.explain.causes.mutations import Mutation, mutations, search
+from tipchain.explain.causes.mutations import completed, mutations, search
 from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.program import LAYER, Act, has_own_backward
 from tipchain.explain.causes.settings import by_findings, by_meaning
 from tipchain.explain.causes.tensors import by_constants, by_tensors
-from tipchain.explain.causes.walk import Walk, acts_of
+from tipchain.explain.causes.walk import Parting, Walk, acts_of
 from tipchain.explain.findings import Diagnosis, SourceLine, shown_path, source_of
 from tipchain.explain.locate.between_layers import enlarge, holds
 from tipchain.explain.locate.locate import Located
@@ -295,11 +295,15 @@ def _diagnose(
         if not trials.settled():
             # The causes of other layers of the same type are few among all that could be tried.
             wanted = {said_alike(one.message, one.port_path) for one in like}
-            every: Iterator[Mutation] = chain.from_iterable(_groups(piece, trials, models) if wanted else ())
-            if wanted and not piece.backward and trials.base.ops and piece.record:
-                every = chain(every, mutations(piece, trials.walk, trials.base.ops[0]))
-            ready = (one for one in every if isinstance(one, Hypothesis))
-            trials.run(one for one in ready if said_alike(f"{piece.shown}: {one.said}", piece.theirs.path) in wanted)
+
+            def is_known(one: Hypothesis) -> bool:
+                return said_alike(f"{piece.shown}: {one.said}", piece.theirs.path) in wanted
+
+            trials.run(filter(is_known, chain.from_iterable(_groups(piece, trials, models) if wanted else ())))
+            if wanted and not (trials.settled() or piece.backward) and trials.base.ops and piece.record:
+                op, step = Divergence(trials.walk).first(proved=False)
+                ready = (one for one in mutations(piece, trials.walk, op) if isinstance(one, Hypothesis))
+                trials.run(completed(one, trials.walk, step) for one in filter(is_known, ready))
             trials.reserve = ()
         for group in () if trials.settled() else _groups(piece, trials, models):
             trials.run(group)
@@ -327,34 +331,36 @@ def _told_by_places(piece: Piece, trials: Trials, inside: Collection[str]) -> li
         op = group[0].op
         if op.name == LAYER or join(piece.theirs.path, op.holder) in inside:
             continue
-        others = acts_of([one for one in partings if one not in group], piece.sides.port.assign)
+        before = acts_of([one for one in partings if one.op.number < op.number], piece.sides.port.assign)
         walk.partings, walk.leaves = group, {}
-        tried = (trials.mends(replace(one, acts={**others, **one.acts})) for one in edits(piece, walk))
-        found = [next(filter(None, tried), None)]
-        found = found if found[0] else [*_searched(trials, proved=True, others=others)]
-        shown = (trials.mends(replace(one, acts={**others, **one.acts})) for one in by_substitution(piece, walk))
-        trial = next(filter(None, chain(found, shown)), None)
+
+        def mends(
+            one: Hypothesis, group: Sequence[Parting] = group, before: Mapping[int, Act] = before
+        ) -> Trial | None:
+            trial = trials.makes(replace(one, acts={**before, **one.acts}), group)
+            return None if trial is None else replace(trial, hypothesis=one)
+
+        found = next(filter(None, map(mends, edits(piece, walk))), None)
+        shown = (Trial(hypothesis=one, explained=1.0, whole=True, left=0.0) for one in by_substitution(piece, walk))
+        trial = next(chain([found] if found else _searched(trials, proved=True, mends=mends), shown), None)
         if trial is not None:
-            holder = common_path(
-                op.holder for op in trials.base.ops if op.number in trial.hypothesis.acts.keys() - others.keys()
-            )
-            causes.append(
-                _told(
-                    [replace(trial, hypothesis=replace(trial.hypothesis, place=trial.hypothesis.place or holder))],
-                    trials,
-                )
-            )
+            holder = common_path(each.holder for each in trials.base.ops if each.number in trial.hypothesis.acts)
+            placed = replace(trial.hypothesis, place=trial.hypothesis.place or holder)
+            causes.append(_told([replace(trial, hypothesis=placed)], trials))
     return causes
 
 
-def _searched(trials: Trials, *, proved: bool, others: Mapping[int, Act] | None = None) -> list[Trial]:
-    """Return the edit that mends the port's results beside ``others``, if one is found."""
-    if trials.piece.backward or not (trials.base.ops and trials.piece.record):
+def _searched(
+    trials: Trials, *, proved: bool, mends: Callable[[Hypothesis], Trial | None] | None = None
+) -> list[Trial]:
+    """Return the edit that mends the port's results, or as it is told, if one is found."""
+    piece = trials.piece
+    if (piece.backward and not piece.loss) or not (trials.base.ops and piece.record):
         return []
     apart = Divergence(trials.walk)
     op, step = apart.first(proved=proved)
     here, _ = apart.statements(op, step)
-    trial = search(trials, op, step, here, proved=proved, others=others)
+    trial = search(trials, op, step, here, proved=proved, mends=mends or trials.mends)
     return [] if trial is None else [trial]
 
 
@@ -373,6 +379,8 @@ def diagnose_loss(piece: Piece) -> Diagnosis | None:
             trials.run(chain(by_meaning(piece, ops), cut_gradients(piece, ops, trials.base.outputs)))
             if not trials.settled():
                 trials.run(edits(piece, trials.walk))
+            if not trials.settled():
+                trials.trials += _searched(trials, proved=False)
             found = trials.found()
             return _told(found, trials) if found else None
         shown = show(piece, trials.walk)
