@@ -137,14 +137,6 @@ def test_unreadable_input_is_exit_2_and_one_message(dumps, tmp_path, capsys):
     assert "x.log: cannot be written" in capsys.readouterr().err
 
 
-def test_a_name_in_a_dump_cannot_steer_the_terminal(tmp_path, capsys):
-    dump = save_record(tmp_path / "a", {"\x1b[2Jhidden": np.ones(2)})
-    assert main(["diff", str(dump), str(dump)]) == 0
-    out = capsys.readouterr().out
-    assert "hidden" in out
-    assert "\x1b" not in out
-
-
 SHARED = """
 import os, signal, sys
 import numpy as np

@@ -14,7 +14,7 @@ from programs import completed
 from tipchain.cli import COMMANDS, FIRST, GROUPS, main, parser_of, whole_parser
 from tipchain.commands import doctor
 from tipchain.commands.doctor import _absent
-from tipchain.commands.options import leaves, seconds, seconds_or_none
+from tipchain.commands.options import leaves, seconds
 from tipchain.core.files import ROOT_VARIABLE, find_root
 from tipchain.modes import STAGES, Mode
 
@@ -65,10 +65,6 @@ def test_every_command_says_when_it_is_colored():
 def test_what_is_no_time_is_refused(text):
     with pytest.raises(argparse.ArgumentTypeError, match="is not a time such as 90s, 30m or 2h"):
         seconds(text)
-
-
-def test_no_limit_is_possible_where_it_is_offered():
-    assert seconds_or_none("none") == float("inf")
 
 
 @pytest.fixture

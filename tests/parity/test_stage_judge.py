@@ -182,16 +182,6 @@ def test_no_known_deviation_covers_nan_or_a_name_that_is_not_there(tmp_path):
     assert "did you mean 'forward/logits'?" in judgement.verdicts[1].reason
 
 
-def test_whole_numbers_must_be_equal_unless_the_case_says_otherwise(tmp_path):
-    mask = np.zeros((4, 512, 512), np.int64)
-    wrong = mask.copy()
-    wrong[0, 7, 7] = 1
-    write_dumps(tmp_path, "forward", {"mask": mask}, {"mask": wrong})
-    assert outcomes(judge_stage("forward", tmp_path, PLAIN)) == {"forward/mask": "FAIL"}
-    own = Rules(own={"forward": {"m*": Tolerance(threshold=1e-5, reason="ties")}})
-    assert outcomes(judge_stage("forward", tmp_path, own)) == {"forward/mask": "PASS"}
-
-
 def test_the_last_digit_of_a_gradient_far_above_the_others_is_no_difference(tmp_path):
     spike = np.zeros(2**21, np.float32)
     spike[7] = 1.0
