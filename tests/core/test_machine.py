@@ -169,7 +169,7 @@ print(loaded)
 
 
 LARGE = 2**26
-PROGRAM = """
+PROGRAM = """# prints how often the system gave it a page, and its pages at the end
 import ctypes, resource, sys
 from contextlib import nullcontext
 from tipchain.core.machine import keep_memory
@@ -194,11 +194,6 @@ print(open("/proc/self/statm").read().split()[1])
 """
 
 
-def faults_and_pages(way: str, **variables: str) -> list[int]:
-    """Return how often the system gave a page to a program that takes and frees 64 MiB, and its pages at the end."""
-    return numbers_of(PROGRAM, way, **variables)
-
-
 def numbers_of(program: str, *words: str, **variables: str) -> list[int]:
     """Return the numbers that a program prints which takes 64 MiB, with these of the allocator's settings alone."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
@@ -212,7 +207,7 @@ KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 
 def test_what_is_freed_is_taken_again() -> None:
     pages = LARGE // resource.getpagesize()
-    alone, kept = faults_and_pages("alone"), faults_and_pages("kept")
+    alone, kept = numbers_of(PROGRAM, "alone"), numbers_of(PROGRAM, "kept")
     assert alone[0] > pages / 2
     assert kept[0] < pages / 100
     assert kept[1] < pages, "the process keeps what it no longer needs"
@@ -220,7 +215,7 @@ def test_what_is_freed_is_taken_again() -> None:
 
 def test_what_the_user_set_stays() -> None:
     pages = LARGE // resource.getpagesize()
-    assert faults_and_pages("kept", MALLOC_MMAP_MAX_="65536")[0] > pages / 2
+    assert numbers_of(PROGRAM, "kept", MALLOC_MMAP_MAX_="65536")[0] > pages / 2
 
 
 HOLE = """

@@ -278,15 +278,10 @@ def test_what_newly_fails_is_told_with_its_cause_and_the_commits_that_changed_th
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("seconds", FigureKind.TIME),
         ("total_s", FigureKind.TIME),
-        ("batch_cost_s", FigureKind.TIME),
-        ("inference_ms", FigureKind.TIME),
-        ("avg_ips", FigureKind.SPEED),
         ("qps", FigureKind.SPEED),
         ("gpu_util", FigureKind.SPEED),
         ("cpu_rss_mb", FigureKind.MEMORY),
-        ("top1", FigureKind.METRIC),
         ("loss", FigureKind.METRIC),
         ("map50", FigureKind.METRIC),
         ("max_abs", FigureKind.METRIC),
