@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from history_samples import ERROR, FAIL, PASS, history_in, item, judged, night, night_folder, night_sample, report
-from night_samples import NightSample
+from night_samples import ended_night
 from night_samples import item as planned
 
 from tipchain.core.files import project_above
@@ -199,9 +199,7 @@ def test_a_report_and_a_night_say_which_kind_of_chain_their_items_are(tmp_path):
     file.write_text(json.dumps({**report(), "chain": "paddle2onnx"}))
     assert [one.chain for one in read_source(file).items()] == ["paddle2onnx"]
     ran = [planned("vgg"), planned("phone", chain="lite")]
-    sample = NightSample(tmp_path / "suite", 0, ran, root=tmp_path)
-    for one in ran:
-        sample.end(one)
+    sample = ended_night(tmp_path / "suite", 0, ran, root=tmp_path)
     assert [one.chain for one in read_source(sample.folder).items()] == ["", "lite"]
 
 

@@ -76,6 +76,12 @@ def write_manifest(folder: Path, **keys: Any) -> Path:
     return path
 
 
+def start(folder: Path, *words: str, **more: Any) -> subprocess.Popen[str]:
+    """Start ``tipchain nightly`` in a folder; what it says is read from its standard output."""
+    given = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, **more}
+    return subprocess.Popen([sys.executable, "-m", "tipchain", "nightly", *words], cwd=folder, **given)
+
+
 def tipchain(*words: object, cwd: Path, **more: Any) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "tipchain", "nightly", *map(str, words)]
     more = {"env": forking.environment(), **more}
