@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from chain_samples import TEMPLATE, edit
+from chain_samples import TEMPLATE, edit, lay_programs
 from programs import completed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,8 +65,7 @@ def suite(tmp_path):
     (folder / PARAMS).write_text(edit(TEMPLATE, ("python:", "python:python3.7")))
     for name, text in SCRIPTS.items():
         (folder / "test_tipc" / name).write_text("#!/bin/bash\n" + text)
-    for program in ("train.py", "eval.py", "export.py", "infer.py"):
-        (folder / program).touch()
+    lay_programs(folder)
     return folder
 
 

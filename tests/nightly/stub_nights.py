@@ -64,9 +64,9 @@ def run_night(folder: Path, *items, executor=None, night=None, **more: Any):
     return night, coordinator, view
 
 
-def work_of(night, one, attempt: int = 1) -> Work:
-    folder = item_folder(night.folder, one.id) / f"attempt-{attempt}"
-    return Work(item=one, attempt=attempt, folder=folder, root=Path(night.plan.root))
+def work_of(night, one) -> Work:
+    folder = item_folder(night.folder, one.id) / "attempt-1"
+    return Work(item=one, attempt=1, folder=folder, root=Path(night.plan.root))
 
 
 def write_manifest(folder: Path, **keys: Any) -> Path:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pytest
 from dashboard_samples import CASE, FLAKY, GOOD, NIGHTS, case_report, chain_report, make_nights, many_nights, page_of
 from night_samples import ENVIRONMENT, NightSample, ended_night
-from programs import git
+from programs import commit_once_more, git
 from run_samples import CAUSE
 
 from tipchain.cli import main
@@ -292,12 +292,8 @@ def test_an_item_that_errors_where_it_failed_before_still_fails(tmp_path):
 def test_what_has_just_failed_is_told_with_the_commits_that_changed_the_file_at_fault(tmp_path):
     git(tmp_path, "init", "-q")
     cause = as_json(replace(CAUSE, place=SourceLine(file="port.py", line=7)))
-    hashes = []
-    for day, changed in enumerate(("port.py", "other.py", "port.py")):
-        (tmp_path / changed).write_text(str(day))
-        git(tmp_path, "add", changed)
-        git(tmp_path, "commit", "-q", "-m", f"Step <{day}>")
-        hashes.append(git(tmp_path, "rev-parse", "--short", "HEAD"))
+    files = enumerate(("port.py", "other.py", "port.py"))
+    hashes = [commit_once_more(tmp_path, changed, f"Step <{day}>") for day, changed in files]
     for day, commit in enumerate((hashes[0], f"{hashes[2]}-dirty")):
         night = NightSample(
             tmp_path / "suite", day, [GOOD], root=tmp_path, environment={**ENVIRONMENT, "commit": commit}

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed")
 
-from chain_samples import PROGRAM, TEMPLATE
+from chain_samples import PROGRAM, TEMPLATE, lay_programs
 from programs import await_
 from ray_cluster import RayCluster, free_port
 from stub_nights import begin, command, run_night, start, tipchain, write_manifest
@@ -47,8 +47,7 @@ def write_suite(folder: Path) -> None:
     params = folder / "test_tipc/configs/net/train_infer_python.txt"
     params.parent.mkdir(parents=True)
     params.write_text(TEMPLATE)
-    for name in ("train.py", "eval.py", "export.py", "infer.py"):
-        (folder / name).write_text(PROGRAM)
+    lay_programs(folder, PROGRAM)
     shell = ["/bin/sh", "-c"]
     commands = [
         {"id": "pass", "argv": [*shell, "pwd; echo fine"], "repeats": 3},
