@@ -104,7 +104,7 @@ def test_a_data_folder_is_found_from_the_callers_folder(suite, recorder, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--jobs", "2", PARAMS, MODE], "usage:"),
+        (["--jobs", "2", PARAMS, MODE], "usage: bash tipchain.sh PARAMS MODE"),
         ([PARAMS, "lite_trian_lite_infer"], "expected one of: lite_train_lite_infer lite_train_whole_infer"),
         ([PARAMS, "whole_infer klquant_whole_infer"], "unknown mode"),
         ([PARAMS, MODE, "--no-such-option"], "--no-such-option"),

@@ -4,7 +4,6 @@ import json
 import math
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -30,8 +29,6 @@ from tipchain.history.entries import find_entry, items_of, list_entries
 from tipchain.history.ingest import read_source
 from tipchain.history.schema import Base, TablesVersion
 from tipchain.history.store import History, place_of
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
