@@ -195,11 +195,10 @@ def lay_params(root: Path, text: str) -> Path:
     return path
 
 
-def lay_programs(root: Path, text: str = TEMPLATE) -> None:
-    """Lay an empty file for each program that a parameter file names."""
-    for name in re.findall(r"(?<=:)[\w/]+\.py", text):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).touch()
+def lay_programs(root: Path, body: str = "") -> None:
+    """Lay a file of this text for each program that `TEMPLATE` names."""
+    for name in re.findall(r"(?<=:)[\w/]+\.py", TEMPLATE):
+        (root / name).write_text(body)
 
 
 def living(pid_file: Path) -> bool:

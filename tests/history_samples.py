@@ -1,6 +1,8 @@
 """Nights for the history's tests, made of facts, and as folders that a coordinator would leave."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from math import inf, nan
@@ -13,7 +15,7 @@ from run_samples import tensor_diff, verdict
 from tipchain.chain.plan import Command, Result
 from tipchain.errors import Outcome
 from tipchain.history.schema import CauseFacts, CommandFacts, Entry, ItemFacts
-from tipchain.history.store import History, place_of
+from tipchain.history.store import History, HistoryPlace, place_of
 from tipchain.nightly.items import NightPlan
 from tipchain.report.model import RunReport, dump_report
 
@@ -129,3 +131,26 @@ def night_sample(root: Path, ended: Mapping[str, Outcome], *, left: Sequence[str
 
 def night_folder(root: Path, ended: Mapping[str, Outcome], **more: bool) -> Path:
     return night_sample(root, ended, **more).folder
+
+
+WRITER = """
+import sys
+sys.path[:0] = [sys.argv[1]]
+from pathlib import Path
+from history_samples import judged, night, PASS, trained
+from tipchain.history.store import History, place_of
+history = History(place_of(Path("."), sys.argv[2]))
+for number in range(3):
+    names = range(6) if int(sys.argv[3]) % 2 else reversed(range(6))
+    items = [judged(f"item{at}", {f"tensor{one}": PASS for one in range(20)}) for at in names]
+    history.add(night(number), items)
+history.add(night(9, title=f"writer{sys.argv[3]}"), [trained("own", {"loss": 0.5})])
+"""
+
+
+def write_twice_at_once(place: HistoryPlace) -> None:
+    """Let two processes add the same three nights, in another order, and one of their own."""
+    url = place.url.render_as_string(hide_password=False)
+    argv = [sys.executable, "-c", WRITER, str(Path(__file__).resolve().parent), url]
+    writers = [subprocess.Popen([*argv, str(number)]) for number in range(2)]
+    assert [one.wait(120) for one in writers] == [0, 0]

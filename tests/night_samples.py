@@ -125,6 +125,17 @@ class NightSample:
         return item_folder(self.folder, one.id) / ENDED
 
 
+def ended_night(
+    nights: Path, day: int, items: Sequence[Item], outcomes: Mapping[str, Outcome] | None = None, **given: Any
+) -> NightSample:
+    """Make a night that has finished, whose items ended as told by id, else with PASS."""
+    made = NightSample(nights, day, items, **given)
+    for one in items:
+        made.end(one, (outcomes or {}).get(one.id, Outcome.PASS))
+    made.finish()
+    return made
+
+
 def share_of_night(
     nights: Path,
     day: int,
@@ -154,17 +165,13 @@ def share_of_night(
     """
     count = of or max(cut.values())
     options = {"shard": f"{share}/{count}", "night_id": night or str(day)}
-    mine = [one for one in items if cut.get(one.id) == share]
-    made = NightSample(
+    return ended_night(
         nights,
         day,
-        mine,
+        [one for one in items if cut.get(one.id) == share],
+        outcomes,
         options=options,
         hours=share / 10 if hours is None else hours,
         cut={"ids": list(cut), "shares": list(cut.values())},
         environment=environment,
     )
-    for one in mine:
-        made.end(one, (outcomes or {}).get(one.id, Outcome.PASS))
-    made.finish()
-    return made

@@ -1,5 +1,7 @@
 """Programs that tests start and wait for, and what is waited for meanwhile."""
 
+import errno
+import os
 import subprocess
 import time
 from collections.abc import Callable
@@ -31,3 +33,23 @@ def commit_all(folder: Path) -> None:
     git(folder, "init", "-q")
     git(folder, "add", "-A")
     git(folder, "commit", "-qm", "all")
+
+
+def commit_once_more(folder: Path, name: str, message: str) -> str:
+    """Write another text to a file of a repository, commit it, and return the short hash."""
+    with (folder / name).open("a") as file:
+        file.write(f"{message}\n")
+    git(folder, "add", name)
+    git(folder, "commit", "-qm", message)
+    return git(folder, "rev-parse", "--short", "HEAD")
+
+
+def full_disk(*_args: Any, **_more: Any) -> None:
+    """Stand in place of what writes, where there is no room left."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def half_full_disk(_state: Any, path: str) -> None:
+    """Stand in place of what writes to ``path``, where there is room for a half."""
+    Path(path).write_text("half")
+    full_disk()

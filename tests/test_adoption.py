@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from chain_samples import TEMPLATE, edit
+from chain_samples import TEMPLATE, edit, lay_programs
 from programs import completed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,8 +65,7 @@ def suite(tmp_path):
     (folder / PARAMS).write_text(edit(TEMPLATE, ("python:", "python:python3.7")))
     for name, text in SCRIPTS.items():
         (folder / "test_tipc" / name).write_text("#!/bin/bash\n" + text)
-    for program in ("train.py", "eval.py", "export.py", "infer.py"):
-        (folder / program).touch()
+    lay_programs(folder)
     return folder
 
 
@@ -126,12 +125,3 @@ def test_a_shell_that_sources_it_stays_as_it_was(suite):
     done = run(suite, "bash", "--norc", "-ic", f"source {DRIVER}; echo code $?; false; echo still here $-")
     assert "code 2\nstill here" in done.stdout
     assert "u" not in done.stdout.split()[-1], "set -u does not reach it"
-
-
-def test_beside_it_modes_that_it_does_not_have_are_refused(suite):
-    shutil.copy(OURS, suite / "test_tipc/tipchain.sh")
-    done = run(suite, "bash", "test_tipc/tipchain.sh", PARAMS, "benchmark_train")
-    assert done.returncode == 2
-    assert "unknown mode benchmark_train" in done.stderr
-    done = run(suite, "bash", "test_tipc/tipchain.sh")
-    assert "usage: bash tipchain.sh PARAMS MODE" in done.stderr

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from chain_samples import PROGRAM, TEMPLATE, stub
+from chain_samples import PROGRAM, TEMPLATE, lay_programs, stub
 from programs import completed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,8 +40,7 @@ def call(project, *arguments, driver=DRIVERS[0], cwd=None, **env):
 def test_prepares_and_runs_from_any_folder(project, tmp_path, driver):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    for name in ("train.py", "eval.py", "export.py", "infer.py"):
-        (project / name).write_text("raise SystemExit(3)")
+    lay_programs(project, "raise SystemExit(3)")
     done = call(project, "test_tipc/configs/p.txt", MODE, driver=driver, cwd=elsewhere)
     assert done.returncode == 1, done.stderr
     assert (project / "prepared").read_text().split() == ["test_tipc/configs/p.txt", MODE]
@@ -53,8 +52,7 @@ def test_prepares_and_runs_from_any_folder(project, tmp_path, driver):
 
 def test_a_file_beside_the_caller_comes_first(project, tmp_path):
     (tmp_path / "own.txt").write_text(TEMPLATE.replace("model_name:net", "model_name:own"))
-    for name in ("train.py", "eval.py", "export.py", "infer.py"):
-        (project / name).write_text(PROGRAM)
+    lay_programs(project, PROGRAM)
     done = call(project, "own.txt", MODE, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "exit code 0" in done.stdout
@@ -109,8 +107,7 @@ def test_the_interpreter_is_the_projects_unless_told(project, tmp_path):
 def test_a_data_folder_of_ones_own_reaches_preparation_and_every_command(project, tmp_path):
     (tmp_path / "my data").mkdir()
     program = f"import os; print('data is', os.environ['TIPCHAIN_DATA'])\n{PROGRAM}"
-    for name in ("train.py", "eval.py", "export.py", "infer.py"):
-        (project / name).write_text(program)
+    lay_programs(project, program)
     done = call(project, "test_tipc/configs/p.txt", MODE, "--data-path", "my data", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (project / "prepared").read_text().splitlines()[-1] == str(tmp_path / "my data")
@@ -123,8 +120,7 @@ def test_a_data_folder_of_ones_own_reaches_preparation_and_every_command(project
 
 
 def test_a_port_that_does_not_take_the_weights_still_runs_the_chain(project):
-    for name in ("train.py", "eval.py", "export.py", "infer.py"):
-        (project / name).write_text(PROGRAM)
+    lay_programs(project, PROGRAM)
     done = call(project, "test_tipc/configs/p.txt", MODE, PREPARE_EXIT="1")
     assert done.returncode == 1, "whatever the chain says"
     assert "exit code 0" in done.stdout

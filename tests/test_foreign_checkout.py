@@ -10,7 +10,7 @@ from pathlib import Path
 
 import forking
 import pytest
-from chain_samples import PROGRAM, TEMPLATE, edit, living, stub
+from chain_samples import PROGRAM, TEMPLATE, edit, lay_programs, living, stub
 from programs import await_, commit_all, completed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,8 +27,7 @@ def suite(tmp_path):
     folder = tmp_path / "my suite"
     (folder / PARAMS).parent.mkdir(parents=True)
     (folder / PARAMS).write_text(edit(TEMPLATE, ("python:", f"python:{tmp_path / 'bin' / 'python'}")))
-    for name in ("train.py", "eval.py", "export.py", "infer.py"):
-        (folder / name).write_text(PROGRAM)
+    lay_programs(folder, PROGRAM)
     (folder / "test_tipc/prepare.sh").write_text("touch prepared\n")
     (folder / THEIRS).write_text("touch theirs\n")
     shutil.copy(ROOT / "test_train_inference_python.sh", folder / DRIVER)
@@ -105,12 +104,9 @@ def test_a_data_folder_is_found_from_the_callers_folder(suite, recorder, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([PARAMS, MODE, "0", "1"], "usage:"),
-        (["--jobs", "2", PARAMS, MODE], "usage:"),
-        ([PARAMS, MODE, "--data-path", "nowhere"], "usage:"),
+        (["--jobs", "2", PARAMS, MODE], "usage: bash tipchain.sh PARAMS MODE"),
         ([PARAMS, "lite_trian_lite_infer"], "expected one of: lite_train_lite_infer lite_train_whole_infer"),
         ([PARAMS, "whole_infer klquant_whole_infer"], "unknown mode"),
-        (["absent.txt", MODE], "no parameter file absent.txt"),
         ([PARAMS, MODE, "--no-such-option"], "--no-such-option"),
     ],
 )

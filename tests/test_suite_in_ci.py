@@ -11,7 +11,7 @@ from pathlib import Path
 import forking
 import pytest
 import yaml
-from chain_samples import PROGRAM, TEMPLATE, edit, stub
+from chain_samples import PROGRAM, TEMPLATE, edit, lay_programs, stub
 from page_blocks import blocks_of
 from programs import commit_all, completed, git
 
@@ -73,8 +73,7 @@ def suite(tmp_path):
             ("gpu_list:", "gpu_list:0|0,1"),
         )
         (folder / name).write_text(edit(TEMPLATE, *changes))
-    for name in ("train.py", "eval.py", "export.py", "infer.py"):
-        (folder / name).write_text(PROGRAM)
+    lay_programs(folder, PROGRAM)
     (folder / "test_tipc/nightly.yaml").write_text(manifest)
     (folder / "test_tipc/prepare.sh").write_text("mkdir -p images\necho x > images/1.png\n")
     (folder / "test_tipc/test_train_inference_python.sh").write_text("echo theirs\n")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from bundle_samples import STAGES, tipchain
+from programs import full_disk
 
 from tipchain.bundle import making
 from tipchain.bundle.making import BundleFailedError, make_bundle
@@ -105,10 +106,7 @@ def test_a_stage_that_cannot_be_recorded_leaves_nothing(made, tmp_path, monkeypa
 
 
 def test_a_disk_that_is_full_leaves_nothing(made, tmp_path, monkeypatch):
-    def fill(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(making, "write_manifest", fill)
+    monkeypatch.setattr(making, "write_manifest", full_disk)
     with pytest.raises(OutputError, match=r"the bundle cannot be written: .*No space left"):
         make(made, tmp_path, monkeypatch, Recorder())
     assert list(tmp_path.iterdir()) == []

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from programs import full_disk
 
 from tipchain.bundle import moving
 from tipchain.bundle.manifest import Move, open_bundle, read_manifest, write_manifest
@@ -136,12 +137,9 @@ def test_a_damaged_reference_is_not_compared_with(copied, tmp_path, capsys):
 
 
 def test_a_move_that_fails_leaves_the_old_one(copied, tmp_path, monkeypatch, capsys):
-    def fail(*_):
-        raise OSError(28, "No space left on device")
-
     before = read_manifest(copied.bundle).content
     new = changed(copied.bundle, tmp_path / "new", "dumps/forward_torch.npy", nudge)
-    monkeypatch.setattr(moving, "replace_bundle", fail)
+    monkeypatch.setattr(moving, "replace_bundle", full_disk)
     assert rebaseline(copied, new, "--why", "w") == 1
     assert "No space left on device" in capsys.readouterr().err
     assert open_bundle(copied.bundle).content == before

@@ -98,8 +98,6 @@ def test_a_file_without_alignment_prepares_nothing_and_says_so(params, asked, te
     ("text", "mode", "message"),
     [
         (DEMO_HEAD + DEMO_ALIGNMENT, "lite_trian_lite_infer", "did you mean 'lite_train_lite_infer'"),
-        (DEMO_HEAD + "===alignment_params===\nsteps:01\n", "whole_infer", "needs `alignment:`"),
-        (DEMO_HEAD + DEMO_ALIGNMENT + "step:02\n", "whole_infer", "unknown key in [alignment_params]"),
         (DEMO_HEAD + "===alignment_params===\nalignment:nowhere.yaml\nsteps:01\n", "whole_infer", "no such case file"),
         ("model_name:demo\n", "whole_infer", "before the first section header"),
     ],

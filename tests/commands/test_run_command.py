@@ -187,21 +187,26 @@ def test_a_results_log_that_cannot_be_written_is_an_error(capsys):
     assert "run/results_python.log: cannot be written: Is a directory" in capsys.readouterr().out
 
 
-def test_an_interrupt_ends_children_and_shows_the_partial_table():
-    body = 'case "$1" in train.py) sleep 60 & echo $! > child; echo $$ > pid; wait;; esac'
+@pytest.mark.parametrize(
+    ("number", "jobs", "hang", "told"),
+    [
+        (signal.SIGINT, 1, ["train.py"], "interrupted: so far 5 of 12 commands passed"),
+        (signal.SIGTERM, 4, ["train.py", "01_test_forward.py"], "2 errors, 10 skipped in"),
+    ],
+)
+def test_an_interrupt_ends_all_children_and_shows_the_partial_table(number, jobs, hang, told):
+    body = f'case "${{1##*/}}" in {"|".join(hang)}) sleep 60 & echo $! > child-"${{1##*/}}"; echo $$ > pid-"${{1##*/}}"; wait;; esac'
     program = str(stub(Path.cwd() / "py", body))
-    argv = [sys.executable, "-m", "tipchain", "run", "p.txt", MODE, "--python", program]
+    argv = [sys.executable, "-m", "tipchain", "run", "p.txt", MODE, "--python", program, "--jobs", str(jobs)]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    await_(Path("pid").exists)
-    process.send_signal(signal.SIGINT)
+    await_(lambda: all(Path(f"pid-{name}").exists() for name in hang))
+    process.send_signal(number)
     text, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "5 passed, 1 error, 6 skipped in" in text
+    assert told in text
     assert "exit code 130" in text
-    assert "\ninterrupted: so far 5 of 12 commands passed\n" in text
     assert "Traceback" not in text
-    assert not living(Path("pid"))
-    assert not living(Path("child"))
+    assert not any(living(Path(f"{kind}-{name}")) for kind in ("pid", "child") for name in hang)
     (run,) = (OUT / "runs").iterdir()
     assert json.loads((run / "report.json").read_text())["interrupted"] is True
 

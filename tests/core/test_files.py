@@ -14,15 +14,19 @@ from tipchain.errors import UsageError
 from tipchain.parity.align import link
 
 
-def test_a_run_is_held_by_one_process_until_that_ends(tmp_path):
+def test_a_run_is_held_by_one_process_until_that_ends_and_pruning_leaves_it_alone(tmp_path):
     program = "import sys; from pathlib import Path; from tipchain.core.files import new_run; print(new_run(Path(sys.argv[1])))"
     argv = [sys.executable, "-c", f"{program}; sys.stdout.flush(); sys.stdin.read()", str(tmp_path)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         run = pathlib.Path(process.stdout.readline().strip())
+        (run / "w.pdparams").write_bytes(b"x")
+        make_run(tmp_path, "99990101-000000-aaaa")
+        assert prune(tmp_path, keep=1) == 0
         with pytest.raises(UsageError, match="still goes on"):
             hold_run(run)
         process.stdin.close()
         process.wait(60)
+    assert prune(tmp_path, keep=1) == 1
     hold_run(run)
     with pytest.raises(UsageError, match="still goes on"):
         hold_run(run)
@@ -106,23 +110,6 @@ def test_pruning_keeps_logs_and_the_latest_runs(tmp_path):
     assert prune(tmp_path, keep=2) == 200
     assert [(run / "w.pdparams").exists() for run in runs] == [False, False, True, True]
     assert all((run / "train.log").exists() for run in runs)
-
-
-def test_pruning_leaves_a_run_alone_that_is_still_going_on(tmp_path):
-    program = (
-        "import sys; from pathlib import Path; from tipchain.core.files import new_run\n"
-        "run = new_run(Path(sys.argv[1])); (run / 'w.pdparams').write_bytes(b'x'); print(run, flush=True); sys.stdin.read()"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout.readline().strip()
-        make_run(tmp_path, "99990101-000000-aaaa")
-        assert prune(tmp_path, keep=1) == 0
-    finally:
-        process.communicate()
-    assert prune(tmp_path, keep=1) == 1
 
 
 def test_a_run_whose_lock_cannot_be_had_is_no_traceback(tmp_path):

@@ -169,20 +169,28 @@ print(loaded)
 
 
 LARGE = 2**26
-PROGRAM = """
+TOOLS = f"""
 import ctypes, resource, sys
 from contextlib import nullcontext
-from tipchain.core.machine import keep_memory
+from tipchain.core.machine import keep_memory, lasting_memory, release_memory
 
-def touch():
-    ctypes.CDLL(None).free(ctypes.c_void_p(taken()))
+library = ctypes.CDLL(None)
+library.malloc.restype = ctypes.c_void_p
 
 def taken():
-    library = ctypes.CDLL(None)
-    library.malloc.restype = ctypes.c_void_p
-    start = library.malloc(ctypes.c_size_t({size}))
-    library.memset(ctypes.c_void_p(start), 1, ctypes.c_size_t({size}))
+    start = library.malloc(ctypes.c_size_t({LARGE}))
+    library.memset(ctypes.c_void_p(start), 1, ctypes.c_size_t({LARGE}))
     return start
+
+def free(start):
+    library.free(ctypes.c_void_p(start))
+
+def pages():
+    return int(open("/proc/self/statm").read().split()[1])
+"""
+PROGRAM = """# prints how often the system gave it a page, and its pages at the end
+def touch():
+    free(taken())
 
 with keep_memory() if sys.argv[1] == "kept" else nullcontext():
     touch()
@@ -190,20 +198,15 @@ with keep_memory() if sys.argv[1] == "kept" else nullcontext():
     for _ in range(4):
         touch()
     print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-print(open("/proc/self/statm").read().split()[1])
+print(pages())
 """
-
-
-def faults_and_pages(way: str, **variables: str) -> list[int]:
-    """Return how often the system gave a page to a program that takes and frees 64 MiB, and its pages at the end."""
-    return numbers_of(PROGRAM, way, **variables)
 
 
 def numbers_of(program: str, *words: str, **variables: str) -> list[int]:
     """Return the numbers that a program prints which takes 64 MiB, with these of the allocator's settings alone."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
     env = {**kept, "PYTHONPATH": str(Path(__file__).resolve().parents[2]), **variables}
-    command = [sys.executable, "-c", program.format(size=LARGE), *words]
+    command = [sys.executable, "-c", TOOLS + program, *words]
     return [int(one) for one in completed(command, env=env, check=True).stdout.split()]
 
 
@@ -212,7 +215,7 @@ KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 
 def test_what_is_freed_is_taken_again() -> None:
     pages = LARGE // resource.getpagesize()
-    alone, kept = faults_and_pages("alone"), faults_and_pages("kept")
+    alone, kept = numbers_of(PROGRAM, "alone"), numbers_of(PROGRAM, "kept")
     assert alone[0] > pages / 2
     assert kept[0] < pages / 100
     assert kept[1] < pages, "the process keeps what it no longer needs"
@@ -220,23 +223,13 @@ def test_what_is_freed_is_taken_again() -> None:
 
 def test_what_the_user_set_stays() -> None:
     pages = LARGE // resource.getpagesize()
-    assert faults_and_pages("kept", MALLOC_MMAP_MAX_="65536")[0] > pages / 2
+    assert numbers_of(PROGRAM, "kept", MALLOC_MMAP_MAX_="65536")[0] > pages / 2
 
 
 HOLE = """
-import ctypes, sys
-from tipchain.core.machine import release_memory
-
-def pages():
-    return int(open("/proc/self/statm").read().split()[1])
-
-library = ctypes.CDLL(None)
-library.malloc.restype = ctypes.c_void_p
-taken = [library.malloc(ctypes.c_size_t({size})) for _ in range(2)]
-for one in taken:
-    library.memset(ctypes.c_void_p(one), 1, ctypes.c_size_t({size}))
+hole, _ = taken(), taken()
 full = pages()
-library.free(ctypes.c_void_p(taken[0]))
+free(hole)
 kept = pages()
 release_memory(int(sys.argv[1]))
 print(full - kept, full - pages())
@@ -252,26 +245,13 @@ def test_what_is_free_between_others_goes_back_where_that_is_worth_it(size: int,
 
 
 LASTING = """
-import ctypes
-from tipchain.core.machine import lasting_memory
-
-def pages():
-    return int(open("/proc/self/statm").read().split()[1])
-
-library = ctypes.CDLL(None)
-library.malloc.restype = ctypes.c_void_p
-
-def given_back():
-    one = library.malloc(ctypes.c_size_t({size}))
-    library.memset(ctypes.c_void_p(one), 1, ctypes.c_size_t({size}))
-    return one, pages()
-
 with lasting_memory():
-    lasts, inside = given_back()
-other, full = given_back()
-library.free(ctypes.c_void_p(lasts))
+    lasts = taken()
+other = taken()
+full = pages()
+free(lasts)
 without = pages()
-library.free(ctypes.c_void_p(other))
+free(other)
 print(full - without, without - pages())
 """
 

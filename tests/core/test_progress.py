@@ -2,31 +2,14 @@
 
 import errno
 import io
-import re
 import threading
 from dataclasses import dataclass
 
 import pytest
+from terminals import Clock, Terminal
 
 from tipchain.core.progress import Estimate, Progress, Screen, Stages, mean_seconds
 from tipchain.parity.align import show_recording
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self):
-        return self.now
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-    @property
-    def shown(self):
-        """What was written, without the marks that hide and show the cursor."""
-        return re.sub(r"\x1b\[\?25[hl]", "", self.getvalue())
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import math
 
 import pytest
 from history_samples import ERROR, FAIL, PASS, SKIP, cause, fill, history_in, item, judged, night, trained
-from programs import git
+from programs import commit_once_more, git
 
 from tipchain.core.quantities import FigureKind, figure_kind
 from tipchain.history.changes import Changes, changes, has_moved, last_comparable
@@ -222,10 +222,7 @@ def test_the_first_of_each_kind_are_told_and_the_rest_is_counted(history, tmp_pa
 
 def test_the_commits_between(history, tmp_path):
     git(tmp_path, "init", "-q")
-    hashes = []
-    for number in range(4):
-        git(tmp_path, "commit", "-q", "--allow-empty", "-m", f"Step {number}\n\nmore")
-        hashes.append(git(tmp_path, "rev-parse", "--short", "HEAD"))
+    hashes = [commit_once_more(tmp_path, "a", f"Step {number}\n\nmore") for number in range(4)]
     first, last = hashes[0], hashes[3]
     found = commits_between(tmp_path, first, f"{last}-dirty")
     assert (found.count, found.backwards) == (3, False)
@@ -251,12 +248,8 @@ def test_the_commits_between(history, tmp_path):
 
 def test_what_newly_fails_is_told_with_its_cause_and_the_commits_that_changed_that_file(history, tmp_path):
     git(tmp_path, "init", "-q")
-    hashes = []
-    for number, name in enumerate(("port.py", "other.py", "port.py")):
-        (tmp_path / name).write_text(str(number))
-        git(tmp_path, "add", ".")
-        git(tmp_path, "commit", "-q", "-m", f"Step {number}")
-        hashes.append(git(tmp_path, "rev-parse", "--short", "HEAD"))
+    files = enumerate(("port.py", "other.py", "port.py"))
+    hashes = [commit_once_more(tmp_path, name, f"Step {number}") for number, name in files]
     failing = item("a", FAIL, reason="exit code 1", causes=[cause(), cause("momentum")])
     first, second = (item("b", FAIL, causes=[cause("padding")]) for _ in range(2))
     fill(
@@ -278,15 +271,10 @@ def test_what_newly_fails_is_told_with_its_cause_and_the_commits_that_changed_th
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("seconds", FigureKind.TIME),
         ("total_s", FigureKind.TIME),
-        ("batch_cost_s", FigureKind.TIME),
-        ("inference_ms", FigureKind.TIME),
-        ("avg_ips", FigureKind.SPEED),
         ("qps", FigureKind.SPEED),
         ("gpu_util", FigureKind.SPEED),
         ("cpu_rss_mb", FigureKind.MEMORY),
-        ("top1", FigureKind.METRIC),
         ("loss", FigureKind.METRIC),
         ("map50", FigureKind.METRIC),
         ("max_abs", FigureKind.METRIC),

@@ -1,12 +1,8 @@
 """The history in PostgreSQL: a real server, started here as an ordinary user, on loopback."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import sqlalchemy as sa
-from history_samples import FAIL, PASS, item, judged, night, night_folder, trained
+from history_samples import FAIL, PASS, item, judged, night, night_folder, trained, write_twice_at_once
 from postgres_server import PASSWORD, missing, running_server
 
 from tipchain.errors import HistoryError
@@ -18,22 +14,6 @@ from tipchain.history.schema import CommandFacts, Entry, ItemFacts, VerdictFacts
 from tipchain.history.store import History, place_of
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there is one")
-TESTS = Path(__file__).resolve().parents[1]
-
-WRITER = """
-import sys
-sys.path[:0] = [sys.argv[1]]
-from pathlib import Path
-from history_samples import judged, night, PASS, trained
-from tipchain.history.store import place_of
-from tipchain.history.store import History
-history = History(place_of(Path("."), sys.argv[2]))
-for number in range(3):
-    names = range(6) if int(sys.argv[3]) % 2 else reversed(range(6))
-    items = [judged(f"item{at}", {f"tensor{one}": PASS for one in range(20)}) for at in names]
-    history.add(night(number), items)
-history.add(night(9, title=f"writer{sys.argv[3]}"), [trained("own", {"loss": 0.5})])
-"""
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +33,7 @@ def count(history: History, table: type) -> int:
 
 
 def test_several_processes_make_the_tables_and_add_at_once(place, server):
-    argv = [sys.executable, "-c", WRITER, str(TESTS), place.url.render_as_string(hide_password=False)]
-    writers = [subprocess.Popen([*argv, str(number)]) for number in range(2)]
-    assert [one.wait(120) for one in writers] == [0, 0]
+    write_twice_at_once(place)
     history = History(place)
     assert (count(history, Entry), count(history, ItemFacts)) == (3 + 2, 3 * 6 + 2)
     assert (count(history, VerdictFacts), count(history, CommandFacts)) == (3 * 6 * 20, 2)

@@ -3,15 +3,24 @@
 import json
 import math
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from history_samples import ERROR, FAIL, PASS, history_in, item, judged, night, night_folder, night_sample, report
-from night_samples import NightSample
+from history_samples import (
+    ERROR,
+    FAIL,
+    PASS,
+    history_in,
+    item,
+    judged,
+    night,
+    night_folder,
+    night_sample,
+    report,
+    write_twice_at_once,
+)
+from night_samples import ended_night
 from night_samples import item as planned
 
 from tipchain.core.files import project_above
@@ -20,8 +29,6 @@ from tipchain.history.entries import find_entry, items_of, list_entries
 from tipchain.history.ingest import read_source
 from tipchain.history.schema import Base, TablesVersion
 from tipchain.history.store import History, place_of
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -159,25 +166,11 @@ def test_names(history):
             find_entry(connection, "latest~3")
 
 
-WRITER = """
-import sys
-sys.path[:0] = sys.argv[1:2]
-from pathlib import Path
-from history_samples import history_in, judged, night, PASS, trained
-history = history_in(Path(sys.argv[2]))
-for number in range(4):
-    history.add(night(number), [judged(f"item{at}", {f"tensor{one}": PASS for one in range(20)}) for at in range(6)])
-history.add(night(9, title=sys.argv[3]), [trained("own", {"loss": 0.5})])
-"""
-
-
-def test_several_processes_add_at_once(tmp_path):
-    argv = [sys.executable, "-c", WRITER, str(REPOSITORY / "tests"), str(tmp_path)]
-    writers = [subprocess.Popen([*argv, f"writer{number}"]) for number in range(2)]
-    assert [one.wait(120) for one in writers] == [0, 0]
+def test_several_processes_make_the_file_and_add_at_once(tmp_path):
+    write_twice_at_once(place_of(tmp_path, str(tmp_path / "history.sqlite")))
     counts = rows(history_in(tmp_path))
-    assert (counts["entries"], counts["item_runs"]) == (4 + 2, 4 * 6 + 2)
-    assert (counts["verdicts"], counts["command_runs"]) == (4 * 6 * 20, 2)
+    assert (counts["entries"], counts["item_runs"]) == (3 + 2, 3 * 6 + 2)
+    assert (counts["verdicts"], counts["command_runs"]) == (3 * 6 * 20, 2)
 
 
 def test_a_writer_that_was_killed_left_whole_items(history, tmp_path):
@@ -199,9 +192,7 @@ def test_a_report_and_a_night_say_which_kind_of_chain_their_items_are(tmp_path):
     file.write_text(json.dumps({**report(), "chain": "paddle2onnx"}))
     assert [one.chain for one in read_source(file).items()] == ["paddle2onnx"]
     ran = [planned("vgg"), planned("phone", chain="lite")]
-    sample = NightSample(tmp_path / "suite", 0, ran, root=tmp_path)
-    for one in ran:
-        sample.end(one)
+    sample = ended_night(tmp_path / "suite", 0, ran, root=tmp_path)
     assert [one.chain for one in read_source(sample.folder).items()] == ["", "lite"]
 
 

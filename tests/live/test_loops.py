@@ -21,6 +21,7 @@ OPTIMIZERS = (
     lambda parameters: torch.optim.SGD(parameters, 0.2, momentum=0.9),
     lambda parameters: paddle.optimizer.Momentum(0.2, 0.9, parameters),
 )
+SCALE = 1024.0
 
 
 class TorchLoop:
@@ -29,7 +30,7 @@ class TorchLoop:
     def __init__(self, model, optimizer, limit=0.1):
         self.model, self.optimizer, self.count, self.limit = model, optimizer, 0, limit
         self.ema = copy.deepcopy(model)
-        self.scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        self.scaler = torch.amp.GradScaler("cpu", init_scale=SCALE)
 
     def __call__(self, batch):
         loss = CE(self.model(batch["args"]), batch["labels"])
@@ -53,32 +54,24 @@ class PaddleLoop:
     def __init__(self, model, optimizer, fault="", limit=0.1):
         self.model, self.optimizer, self.count, self.fault, self.limit = model, optimizer, 0, fault, limit
         self.ema = copy.deepcopy(model)
-        self.scale = 1.0 if fault == "uncleared" else 1024.0
 
     def __call__(self, batch):
         loss = PE(self.model(batch["args"]), batch["labels"])
         share = 1 if self.fault == "undivided" else 2
-        (loss / share * self.scale).backward()
+        (loss / share * SCALE).backward()
         self.count += 1
-        if self.count % (3 if self.fault == "every-third" else 2) == 0:
-            if self.fault == "early-average":
-                self.average()
-            if self.fault != "clipped-before":
-                self.unscale()
+        if self.count % 2 == 0:
+            self.unscale()
             if self.fault != "unclipped":
                 paddle.nn.utils.clip_grad_norm_(self.model.parameters(), self.limit)
-            if self.fault == "clipped-before":
-                self.unscale()
             self.optimizer.step()
-            if self.fault != "uncleared":
-                self.optimizer.clear_grad()
-            if self.fault != "early-average":
-                self.average()
+            self.optimizer.clear_grad()
+            self.average()
         return loss
 
     def unscale(self):
         for one in self.model.parameters():
-            one.grad = one.grad / self.scale
+            one.grad = one.grad / SCALE
 
     @paddle.no_grad()
     def average(self):
@@ -113,7 +106,7 @@ def test_equal_loops_with_accumulation_scaling_clipping_and_an_average_pass():
             r"after step 1 .* in ema\[.* in the port, .* though the models agree: the port's `decay = ",
             "decay = 0.99",
         ),
-        ("unclipped", "clipping", r"at step 1, as the optimizer gets it, .* after backward agree", "unscale()"),
+        ("unclipped", "clipping", r"at step 1, as the optimizer gets it, .* after backward agree", "clip_grad_norm_("),
     ],
 )
 def test_the_first_quantity_that_parts_is_shown_with_both_lines(fault, code, shown, line):
@@ -123,7 +116,7 @@ def test_the_first_quantity_that_parts_is_shown_with_both_lines(fault, code, sho
     first = report.diagnoses[0]
     assert (first.port_path, first.code, first.name) == ("step", "parting", code), first
     assert re.search(shown, first.message), first.message
-    assert (first.explained or 0) >= (0 if code in ("updates", "kept") else 0.99)
+    assert code == "kept" or first.explained >= 0.99
     assert line in first.place.code
     assert f"test_loops.py:{first.reference_place.line}" in first.evidence + first.message
 
@@ -146,11 +139,9 @@ def scaled(model, optimizer, batch, scheduler=None, fault=""):
     (8 * loss).backward()
     for one in (one for one in model.parameters() if one.grad is not None):
         one.grad = one.grad / 8
-    paddle.nn.utils.clip_grad_norm_(model.parameters(), 0.2 if fault == "limit" else 0.1)
+    paddle.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
     optimizer.step()
     optimizer.clear_grad()
-    if fault == "written":
-        model[0].bias.set_value(model[0].bias * 2)
     if scheduler and fault != "epoch":
         scheduler.step()
     return loss * 3 if fault == "returned" else loss

@@ -169,14 +169,6 @@ def test_a_partial_run_claims_its_part(project, edit):
     assert headline(done).startswith("the port equals its reference: 2 stages")
 
 
-def test_numbers_alone_are_within_tolerances_and_no_more(project, edit):
-    edit()
-    assert project.align("--record", "torch", out="apart").returncode == ExitCode.NOTHING_CHECKED
-    done = project.align("--reference", project.latest("apart"), every=False)
-    assert done.returncode == ExitCode.PASSED
-    assert headline(done).startswith("the recorded numbers are within their tolerances: 1 stage")
-
-
 def test_what_does_not_fit_is_another_model(project, edit):
     edit()
     project.edit("tiny_paddle.py", "nn.Linear(128, num_classes)", "nn.Linear(128, num_classes + 1)")

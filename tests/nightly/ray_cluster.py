@@ -43,6 +43,7 @@ class RayCluster:
         self.resources = resources or {}
         port = free_port()
         self.address = f"127.0.0.1:{port}"
+        self.here = {**os.environ, "RAY_ADDRESS": self.address}
         own = (f"--port={port}", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={self.folder.name}")
         self.processes = [self._start("--head", *own, f"--system-config={json.dumps(FAST)}")]
         for _ in range(nodes):

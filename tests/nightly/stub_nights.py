@@ -64,9 +64,9 @@ def run_night(folder: Path, *items, executor=None, night=None, **more: Any):
     return night, coordinator, view
 
 
-def work_of(night, one, attempt: int = 1) -> Work:
-    folder = item_folder(night.folder, one.id) / f"attempt-{attempt}"
-    return Work(item=one, attempt=attempt, folder=folder, root=Path(night.plan.root))
+def work_of(night, one) -> Work:
+    folder = item_folder(night.folder, one.id) / "attempt-1"
+    return Work(item=one, attempt=1, folder=folder, root=Path(night.plan.root))
 
 
 def write_manifest(folder: Path, **keys: Any) -> Path:
@@ -74,6 +74,12 @@ def write_manifest(folder: Path, **keys: Any) -> Path:
     path = folder / "suite.yaml"
     path.write_text(yaml.safe_dump(keys))
     return path
+
+
+def start(folder: Path, *words: str, **more: Any) -> subprocess.Popen[str]:
+    """Start ``tipchain nightly`` in a folder; what it says is read from its standard output."""
+    given = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, **more}
+    return subprocess.Popen([sys.executable, "-m", "tipchain", "nightly", *words], cwd=folder, **given)
 
 
 def tipchain(*words: object, cwd: Path, **more: Any) -> subprocess.CompletedProcess[str]:

@@ -9,8 +9,8 @@ from urllib.parse import unquote
 
 import pytest
 from dashboard_samples import CASE, FLAKY, GOOD, NIGHTS, case_report, chain_report, make_nights, many_nights, page_of
-from night_samples import ENVIRONMENT, NightSample
-from programs import git
+from night_samples import ENVIRONMENT, NightSample, ended_night
+from programs import commit_once_more, git
 from run_samples import CAUSE
 
 from tipchain.cli import main
@@ -85,9 +85,7 @@ def test_the_grid_has_a_sign_for_each_item_and_night_the_latest_first(text):
 
 def test_nights_of_one_day_have_their_time(tmp_path):
     for day, hours in ((0, 0.0), (1, 0.0), (1, 1.5)):
-        night = NightSample(tmp_path / "suite", day, [GOOD], hours=hours)
-        night.end(GOOD)
-        night.finish()
+        ended_night(tmp_path / "suite", day, [GOOD], hours=hours)
     assert Text(page_of(tmp_path, tmp_path)).rows[0] == ["item", "Nov0223:30", "Nov0222:00", "Nov01"]
 
 
@@ -176,10 +174,7 @@ def test_an_unfinished_night_has_what_ended(tmp_path):
 
 def test_what_a_part_of_a_manifest_left_out_is_not_gone(tmp_path):
     for day, (plan, options) in enumerate((([GOOD, FLAKY], {}), ([GOOD], {"shard": "1/2"}))):
-        night = NightSample(tmp_path / "suite", day, plan, options=options)
-        for one in plan:
-            night.end(one)
-        night.finish()
+        ended_night(tmp_path / "suite", day, plan, options=options)
     (line,), _ = read_timelines(find_nights(tmp_path), 5, tmp_path)
     assert [row.changed for row in line.rows] == ["", ""]
 
@@ -279,19 +274,16 @@ def test_500_items_and_30_nights_take_less_than_1_5_mb(tmp_path):
 
 def test_an_item_that_is_new_and_fails_is_newly_failing(tmp_path):
     for day, plan in enumerate(([CASE], [CASE, GOOD])):
-        night = NightSample(tmp_path / "suite", day, plan, environment={**ENVIRONMENT, "commit": f"c{day}"})
-        for one in plan:
-            night.end(one, Outcome.FAIL if one is GOOD else Outcome.PASS)
-        night.finish()
+        environment = {**ENVIRONMENT, "commit": f"c{day}"}
+        ended_night(tmp_path / "suite", day, plan, {GOOD.id: Outcome.FAIL}, environment=environment)
     top = top_of(page_of(tmp_path, tmp_path))
     assert f"Newly failing: new {GOOD.id}" in top
 
 
 def test_an_item_that_errors_where_it_failed_before_still_fails(tmp_path):
     for day, ended in enumerate((Outcome.PASS, Outcome.FAIL, Outcome.ERROR)):
-        night = NightSample(tmp_path / "suite", day, [GOOD], environment={**ENVIRONMENT, "commit": f"c{day}"})
-        night.end(GOOD, ended)
-        night.finish()
+        environment = {**ENVIRONMENT, "commit": f"c{day}"}
+        ended_night(tmp_path / "suite", day, [GOOD], {GOOD.id: ended}, environment=environment)
     top = top_of(page_of(tmp_path, tmp_path))
     assert "Newly failing" not in top
     assert f"Still failing: FAIL -&gt; ERROR {GOOD.id} since " in top
@@ -300,12 +292,8 @@ def test_an_item_that_errors_where_it_failed_before_still_fails(tmp_path):
 def test_what_has_just_failed_is_told_with_the_commits_that_changed_the_file_at_fault(tmp_path):
     git(tmp_path, "init", "-q")
     cause = as_json(replace(CAUSE, place=SourceLine(file="port.py", line=7)))
-    hashes = []
-    for day, changed in enumerate(("port.py", "other.py", "port.py")):
-        (tmp_path / changed).write_text(str(day))
-        git(tmp_path, "add", changed)
-        git(tmp_path, "commit", "-q", "-m", f"Step <{day}>")
-        hashes.append(git(tmp_path, "rev-parse", "--short", "HEAD"))
+    files = enumerate(("port.py", "other.py", "port.py"))
+    hashes = [commit_once_more(tmp_path, changed, f"Step <{day}>") for day, changed in files]
     for day, commit in enumerate((hashes[0], f"{hashes[2]}-dirty")):
         night = NightSample(
             tmp_path / "suite", day, [GOOD], root=tmp_path, environment={**ENVIRONMENT, "commit": commit}

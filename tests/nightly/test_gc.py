@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from night_samples import FIRST, NightSample, item
+from night_samples import FIRST, NightSample, ended_night, item
 
 from tipchain.cli import main
 from tipchain.nightly import cleanup as collecting
@@ -28,9 +28,7 @@ def nights(tmp_path, monkeypatch) -> Path:
     (tmp_path / "pyproject.toml").touch()
     folder = tmp_path / "tipchain-nights" / "suite"
     for day in range(10):
-        night = NightSample(folder, day, [ITEM], root=tmp_path)
-        night.end(ITEM)
-        night.finish()
+        ended_night(folder, day, [ITEM], root=tmp_path)
     return folder
 
 
@@ -139,9 +137,7 @@ for steps in range(200):
 
 def test_a_kill_at_any_step_leaves_whole_nights_only(tmp_path):
     for day in range(2):
-        sample = NightSample(tmp_path / "whole" / "tipchain-nights" / "suite", day, [ITEM], root=tmp_path)
-        sample.end(ITEM)
-        sample.finish()
+        ended_night(tmp_path / "whole" / "tipchain-nights" / "suite", day, [ITEM], root=tmp_path)
     subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
     ends = sorted((one for one in tmp_path.iterdir() if one.name != "whole"), key=lambda one: int(one.name))
     assert 5 < len(ends) < 200

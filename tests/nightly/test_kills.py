@@ -4,8 +4,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +11,7 @@ from pathlib import Path
 import pytest
 from chain_samples import living
 from programs import await_
-from stub_nights import tipchain, write_manifest
+from stub_nights import start, tipchain, write_manifest
 
 from tipchain.chain import warden
 from tipchain.errors import Outcome
@@ -30,10 +28,7 @@ def write_stubs(folder):
 
 def begin(folder, *words):
     """Start the command line; it has a session of its own, as a cron job does."""
-    argv = [sys.executable, "-m", "tipchain", "nightly", *words, "suite.yaml", "--jobs", "2"]
-    return subprocess.Popen(
-        argv, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    return start(folder, *words, "suite.yaml", "--jobs", "2", start_new_session=True)
 
 
 def ended(night):
@@ -93,7 +88,7 @@ def kill_all_over(folder, kills, seed):
             before = now
             settled = {name: count for name, count in runs(folder).items() if name in now}
     process = begin(folder, *words)
-    assert "Traceback" not in process.communicate(timeout=120)[1]
+    assert "Traceback" not in process.communicate(timeout=120)[0]
     (folder_of_night,) = nights_below(folder / "tipchain-nights/suite")
     night = read_night(folder_of_night)
     assert night.finished

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from dashboard_samples import case_report
-from night_samples import NightSample, item
+from night_samples import NightSample, ended_night, item
 from run_samples import CAUSE
 
 from tipchain.core.json_text import as_json
@@ -83,9 +83,7 @@ def test_nights_are_found_below_a_folder_of_manifests_of_nights_and_as_such(tmp_
 
 
 def test_junit_calls_a_chain_by_its_kind(tmp_path):
-    sample = NightSample(tmp_path / "suite", 0, [KIND], root=tmp_path)
-    sample.end(KIND)
-    (case,) = ET.fromstring(junit_of(sample)).iter("testcase")
+    (case,) = ET.fromstring(junit_of(ended_night(tmp_path / "suite", 0, [KIND]))).iter("testcase")
     assert case.get("classname") == "ptq_infer_python"
 
 

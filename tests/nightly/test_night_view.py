@@ -4,20 +4,13 @@ import io
 from dataclasses import replace
 
 from night_samples import item
+from terminals import Terminal
 
 from tipchain.errors import Outcome
 from tipchain.nightly.coordinator import NightState
 from tipchain.nightly.executor import RunningItem
 from tipchain.nightly.night_report import SAY_S, NightView
 from tipchain.nightly.nights import ItemRecord
-
-
-class Terminal(io.StringIO):
-    """A stream that says that it is a terminal, without a size of its own."""
-
-    def isatty(self):
-        return True
-
 
 STATE = NightState(
     total=9,

@@ -10,7 +10,7 @@ import sys
 import pytest
 from chain_samples import TEMPLATE
 from programs import await_, completed
-from stub_nights import tipchain, write_manifest
+from stub_nights import start, tipchain, write_manifest
 
 from tipchain.cli import main
 from tipchain.errors import Outcome
@@ -125,11 +125,6 @@ def test_last_failed(inside, capsys):
     assert "nothing failed when it last ran" in capsys.readouterr().err
 
 
-def start(folder, *words, **more):
-    argv = [sys.executable, "-m", "tipchain", "nightly", *words]
-    return subprocess.Popen(argv, cwd=folder, text=True, **more)
-
-
 def running(folder):
     found = nights(folder)
     path = found[0].folder / "running.json" if found else None
@@ -138,7 +133,7 @@ def running(folder):
 
 def test_status_and_second_coordinators_while_a_night_runs(tmp_path):
     write_manifest(tmp_path, commands=[GOOD, SLOW])
-    process = start(tmp_path, "run", "suite.yaml", stdout=subprocess.PIPE)
+    process = start(tmp_path, "run", "suite.yaml")
     try:
         await_(lambda: running(tmp_path))
         (night,) = nights(tmp_path)
@@ -172,7 +167,7 @@ def test_status_and_second_coordinators_while_a_night_runs(tmp_path):
 
 def test_ctrl_c_ends_items_and_leaves_a_night_to_resume(tmp_path):
     write_manifest(tmp_path, commands=[GOOD, SLOW])
-    process = start(tmp_path, "run", "suite.yaml", stdout=subprocess.PIPE)
+    process = start(tmp_path, "run", "suite.yaml")
     await_(lambda: running(tmp_path))
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)

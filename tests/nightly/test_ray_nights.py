@@ -2,18 +2,16 @@
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed")
 
-from chain_samples import PROGRAM, TEMPLATE
+from chain_samples import PROGRAM, TEMPLATE, lay_programs
 from programs import await_
 from ray_cluster import RayCluster, free_port
-from stub_nights import begin, command, run_night, tipchain, write_manifest
+from stub_nights import begin, command, run_night, start, tipchain, write_manifest
 
 from tipchain.errors import Outcome, UsageError
 from tipchain.nightly.cluster import RayExecutor, cluster_address, run_item
@@ -49,8 +47,7 @@ def write_suite(folder: Path) -> None:
     params = folder / "test_tipc/configs/net/train_infer_python.txt"
     params.parent.mkdir(parents=True)
     params.write_text(TEMPLATE)
-    for name in ("train.py", "eval.py", "export.py", "infer.py"):
-        (folder / name).write_text(PROGRAM)
+    lay_programs(folder, PROGRAM)
     shell = ["/bin/sh", "-c"]
     commands = [
         {"id": "pass", "argv": [*shell, "pwd; echo fine"], "repeats": 3},
@@ -110,17 +107,6 @@ def dumps(folder: Path) -> dict[str, list[bytes]]:
     }
 
 
-def start(folder: Path, *words: str, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tipchain", "nightly", *words],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, **environment},
-    )
-
-
 def processes(word: str) -> list[int]:
     """Return the living processes that have a word in their command line."""
     found = []
@@ -150,14 +136,14 @@ def write_waiting(folder: Path, count: int, seconds: float = 1.0, *, held: bool 
 
 def test_a_killed_coordinator_takes_its_items_with_it_and_the_rest_runs_later(tmp_path, cluster):
     write_waiting(tmp_path, 5)
-    process = start(tmp_path, "run", "suite.yaml", "--executor", "ray", RAY_ADDRESS=cluster.address)
+    process = start(tmp_path, "run", "suite.yaml", "--executor", "ray", env=cluster.here)
     await_(lambda: sum(ran(tmp_path).values()) >= 1)
     process.kill()
     process.communicate()
     before = {record.id: record for record in latest(tmp_path).records()}
     await_(lambda: not processes(".ran"))
     done = ran(tmp_path)
-    resumed = tipchain("resume", "suite.yaml", cwd=tmp_path, env={**os.environ, "RAY_ADDRESS": cluster.address})
+    resumed = tipchain("resume", "suite.yaml", cwd=tmp_path, env=cluster.here)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
     records = {record.id: record for record in latest(tmp_path).records()}
     assert len(records) == 5
@@ -170,7 +156,7 @@ def test_a_killed_coordinator_takes_its_items_with_it_and_the_rest_runs_later(tm
 def test_an_interrupt_ends_items_on_their_nodes(tmp_path, cluster):
     script = "trap 'echo asked > asked; exit' INT; echo > begun; while :; do sleep 0.1; done"
     write_manifest(tmp_path, commands=[{"id": "a", "argv": ["/bin/sh", "-c", script]}])
-    process = start(tmp_path, "run", "suite.yaml", "--executor", "ray", RAY_ADDRESS=cluster.address)
+    process = start(tmp_path, "run", "suite.yaml", "--executor", "ray", env=cluster.here)
     await_((tmp_path / "begun").exists)
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
@@ -202,7 +188,7 @@ def test_results_are_those_of_this_machine(tmp_path, cluster):
 
 def test_every_item_ends_once_when_a_node_is_killed(tmp_path, cluster):
     write_waiting(tmp_path, 6, held=True)  # however long a kill takes, what it meets has not ended
-    process = start(tmp_path, "run", "suite.yaml", "--executor", "ray", RAY_ADDRESS=cluster.address)
+    process = start(tmp_path, "run", "suite.yaml", "--executor", "ray", env=cluster.here)
     await_(lambda: len(list(tmp_path.glob("*.ran"))) >= NODES)
     cluster.kill(1)
     (tmp_path / "go").touch()
@@ -274,7 +260,7 @@ def test_the_end_of_a_cluster_ends_the_night_which_goes_on_elsewhere(tmp_path, c
     wait = 'while [ "$0" = i1 -a ! -e go ]; do sleep 0.1; done; echo done >> "$0.ran"'
     commands = [{"id": f"i{n}", "argv": ["/bin/sh", "-c", wait, f"i{n}"]} for n in range(3)]
     write_manifest(tmp_path, commands=commands)
-    process = start(tmp_path, "run", "suite.yaml", "--executor", "ray", RAY_ADDRESS=cluster.address)
+    process = start(tmp_path, "run", "suite.yaml", "--executor", "ray", env=cluster.here)
     await_(lambda: len(recorded(tmp_path)) == 2)
     cluster.kill(0)
     out = process.communicate(timeout=60)[0]

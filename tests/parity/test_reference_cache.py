@@ -1,6 +1,5 @@
 """torch's dumps of earlier runs serve while all that they rest on is as it was, and not a moment longer."""
 
-import errno
 import json
 import os
 import shutil
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from programs import completed
+from programs import completed, full_disk
 from stage_records import recording_job
 from tiny_project import make_tiny_project
 
@@ -281,10 +280,7 @@ def test_the_entries_are_bounded_and_the_last_to_serve_stay(tmp_path, monkeypatc
 
 
 def test_a_disk_that_is_full_in_the_middle_has_no_half_of_an_entry(tmp_path, monkeypatch, capsys):
-    def fill(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(store, "atomic_write", fill)
+    monkeypatch.setattr(store, "atomic_write", full_disk)
     cache = ReferenceCache(folder=tmp_path / "references", case="c", keys={"forward": "k" * 64})
     cache.keep(JUDGED, {str(tmp_path): "modules"}, tmp_path)
     assert "not kept" in capsys.readouterr().err
@@ -305,10 +301,8 @@ def spared(tiny, **changes):
     return cache, job
 
 
-@pytest.mark.parametrize(
-    "asked", [{"fresh": True}, {"device": "gpu:0"}, {"sides": ("torch",)}, {"dumps": {"torch": Path()}}]
-)
-def test_torch_is_recorded_anew_where_that_was_asked_for_or_it_does_not_repeat_itself(tiny, asked):
+@pytest.mark.parametrize("asked", [{"device": "gpu:0"}, {"sides": ("torch",)}, {"dumps": {"torch": Path()}}])
+def test_no_earlier_run_serves_one_side_alone_or_where_torch_does_not_repeat_itself(tiny, asked):
     cache, job = spared(tiny, **asked)
     assert cache is None
     assert (job.stages, job.since) == (("forward",), 0.0)
@@ -318,8 +312,8 @@ def test_torch_is_recorded_anew_where_that_was_asked_for_or_it_does_not_repeat_i
 def test_a_second_run_records_the_port_alone_until_the_reference_changes(tmp_path):
     project = make_tiny_project(tmp_path)
 
-    def run(code=0):
-        done = project.align("--only", "forward")
+    def run(*words, code=0):
+        done = project.align("--only", "forward", *words)
         assert done.returncode == code, done.stdout + done.stderr
         latest = max((project.root / "out" / "runs").iterdir())
         recorded = {path.name for path in (latest / "log_reprod").glob("recorder_*.json")}
@@ -328,6 +322,7 @@ def test_a_second_run_records_the_port_alone_until_the_reference_changes(tmp_pat
 
     both = {"recorder_torch.json", "recorder_paddle.json"}
     assert run()[0] == both
+    assert run("--fresh")[0] == both
     project.edit("tiny_paddle.py", "return self.head(", "return 1.5 * self.head(")
     recorded, printed = run(code=1)
     assert recorded == {"recorder_paddle.json"}

@@ -58,14 +58,10 @@ def tiny(both_sides, tmp_path_factory):
     return Tiny(both_sides, tmp_path_factory.mktemp("dumps"))
 
 
-def optimizer(tiny, *, decay=1.0, momentum=1.0, nesterov=False, forgetful=True):
+def optimizer(tiny, *, decay=1.0, forgetful=True):
     def build(parameters, learning_rate, **args):
         made = tiny.paddle.optimizer.Momentum(
-            learning_rate,
-            args["momentum"] * momentum,
-            parameters,
-            use_nesterov=nesterov,
-            weight_decay=args["weight_decay"] * decay,
+            learning_rate, args["momentum"], parameters, weight_decay=args["weight_decay"] * decay
         )
         if not forgetful:
             made.clear_grad = lambda *_, **__: None
@@ -182,7 +178,7 @@ def test_in_float64_the_tensors_of_the_loss_are_too(tiny, monkeypatch):
         assert found.arrays["loss_0"].dtype == "float64"
 
 
-def noisy(folder, *, masks=False):
+def noisy(folder):
     class Noisy(folder):
         def __init__(self, root, split):
             super().__init__(root, split)
@@ -190,9 +186,7 @@ def noisy(folder, *, masks=False):
 
         def __getitem__(self, index):
             image, label, file = super().__getitem__(index)
-            if self.noise:
-                return image + np.float32(np.random.default_rng().normal()), label, file
-            return image, np.int32(label) if masks else label, file
+            return image + np.float32(np.random.default_rng().normal() * self.noise), label, file
 
     return Noisy
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from programs import commit_all
 
 from tipchain.errors import Outcome, UsageError
 from tipchain.explain.findings import CodeEdit, Diagnosis, SourceLine
@@ -167,9 +168,7 @@ def test_a_file_that_imports_torch_is_the_reference_s(port):
 
 
 def test_changes_that_are_not_committed_are_not_touched(port):
-    git = ["git", "-C", str(port.parent), "-c", "user.name=a", "-c", "user.email=a@b"]
-    for words in (["init", "-q"], ["add", "port.py"], ["commit", "-qm", "port"]):
-        subprocess.run([*git, *words], check=True)
+    commit_all(port.parent)
     port.write_text(PORT + "# more\n")
     mending = mending_of(port)
     with pytest.raises(UsageError, match="not committed"):

@@ -99,11 +99,6 @@ def changed(edits):
             ["settings = {'name': None}", "self.act = paddle.nn.ReLU6()"],
         ),
         (
-            "make(",
-            unexpected("ReLU.__init__", "inplace"),
-            ["settings = {'name': None}", "self.act = paddle.nn.ReLU6()", "self.more = self.make()"],
-        ),
-        (
             "F.layer_norm",
             lacking("Norm", "normalized_shape"),
             ["return F.layer_norm(x, self._normalized_shape, self.weight, self.bias, self._epsilon)"],

@@ -292,15 +292,6 @@ def test_pages_and_logs_are_named_where_they_are(tmp_path, monkeypatch):
     ]
 
 
-def test_a_page_whose_path_is_long_has_a_line_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    page = "/".join(["far"] * 30) + "/report.html"
-    lines = render_ending(replace(aligned(check("forward/logits")), page=page)).splitlines()
-    assert lines[-2:] == ["page", page]
-    below = f"{tmp_path}/out/report.html"
-    assert "page  out/report.html" in render_ending(replace(aligned(check("forward/logits")), page=below))
-
-
 def monstrous(causes: int, notes: int, length: int, *, chain: bool) -> RunReport:
     """Return a report of thousands of failed checks with long paths, messages and many causes."""
     path = ".".join(["blocks"] * length)
@@ -341,15 +332,6 @@ def test_no_end_is_cut_and_every_line_has_room(causes, notes, length, chain, int
     assert not re.search(r"[^\x20-\x7e·]", "".join(lines))
     assert any(line.startswith("FAIL") for line in lines)
     assert report.exit_code is (ExitCode.INTERRUPTED if interrupted else ExitCode.FAILED)
-
-
-def test_a_number_stays_with_its_unit_and_a_path_is_whole():
-    report = aligned(
-        check("forward", share=0.0001), notes=(f"the port's dump is /tmp/{'d' * 60}/forward_torch.npy here",)
-    )
-    text = render_ending(replace(report, stages=("forward",)), width=93)
-    assert "less than\n1 % of the tolerance" in text
-    assert f"/tmp/{'d' * 60}/forward_torch.npy" in text
 
 
 def test_what_does_not_pass_is_never_left_out_of_the_rows():

@@ -5,6 +5,7 @@ import re
 
 import pytest
 from chain_samples import a_plan
+from terminals import Clock, Terminal
 
 from tipchain.chain.execute import Place
 from tipchain.chain.plan import Command, Result
@@ -21,18 +22,8 @@ def ended(name, outcome=Outcome.PASS, reason="", **more):
     return Result(command=command(name), outcome=outcome, reason=reason, seconds=1.25, **more)
 
 
-class Clock:
-    now = 100.0
-
-    def __call__(self):
-        return self.now
-
-
-class Screen(io.StringIO):
+class Screen(Terminal):
     """What a terminal shows of the few escapes that the view uses."""
-
-    def isatty(self):
-        return True
 
     def lines(self):
         rows, row = [""], 0

@@ -67,19 +67,6 @@ def test_load_info_of_nothing_and_of_no_dump(tmp_path):
         ReprodDiffHelper().load_info(str(tmp_path / "x.npy"))
 
 
-class Evil:
-    def __reduce__(self):
-        return (open, ("ran", "w"))
-
-
-def test_loading_a_dump_runs_no_code(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    np.save("x.npy", {"a": Evil()})
-    with pytest.raises(RecordError, match="a call of"):
-        ReprodDiffHelper().load_info("x.npy")
-    assert not (tmp_path / "ran").exists()
-
-
 def test_compare_info_names_the_missing_keys():
     first = {"a": np.zeros(1), "logits": np.zeros(1), "n": {"x": np.zeros(1)}}
     second = {"a": np.zeros(1), "loss": np.zeros(1), "n": {"y": np.zeros(1)}}
@@ -146,13 +133,6 @@ def test_a_named_logger_does_not_double_its_lines(tmp_path, capsys):
     assert (tmp_path / "a.log").read_text().count("hello") == 1
 
 
-def test_nan_never_passes(tmp_path):
-    for first, second in (([nan], [nan]), ([1.0], [nan]), ([np.inf], [-np.inf])):
-        for method in ("mean", "min", "max", "all"):
-            passed, _ = report({"a": np.array(first)}, {"a": np.array(second)}, tmp_path, diff_method=method)
-            assert not passed
-
-
 @pytest.mark.parametrize("shapes", [((64, 1), (1, 64)), ((2, 3), (3, 2))])
 def test_shapes_must_match(tmp_path, shapes, capsys):
     passed, lines = report({"a": np.zeros(shapes[0])}, {"a": np.zeros(shapes[1])}, tmp_path)
@@ -164,15 +144,6 @@ def test_shapes_must_match(tmp_path, shapes, capsys):
         "diff check failed",
     ]
     assert "transpose" not in capsys.readouterr().out
-
-
-def test_unsigned_and_boolean_arrays_compare_rightly():
-    one = {"u": np.array([0, 2], np.uint8), "b": np.array([True, False]), "w": np.array([2**64 - 1], np.uint64)}
-    two = {"u": np.array([255, 1], np.uint8), "b": np.array([False, False]), "w": np.array([0], np.uint64)}
-    result = compute_diff(one, two)
-    assert result["u"] == {"mean": 128.0, "max": 255.0, "min": 1.0}
-    assert result["b"] == {"mean": 0.5, "max": 1.0, "min": 0.0}
-    assert result["w"]["max"] == 2.0**64
 
 
 def test_nothing_compared_is_a_failure(tmp_path):
@@ -204,16 +175,6 @@ def test_methods_one_several_all_and_unknown():
     for method in ("median", ["mean", "x"], []):
         with pytest.raises(AssertionError, match="diff_method"):
             check_print_diff(values, method, 1.0, lines.append)
-
-
-def test_a_full_disk_leaves_the_earlier_dump(tmp_path, monkeypatch):
-    logger = ReprodLogger()
-    logger.add("a", np.zeros(3))
-    logger.save(str(tmp_path / "x.npy"))
-    (tmp_path / "file").write_text("")
-    with pytest.raises(RecordError, match="cannot be written"):
-        logger.save(str(tmp_path / "file" / "x.npy"))
-    assert not isnan(ReprodDiffHelper().load_info(str(tmp_path / "x.npy"))["a"][0])
 
 
 def test_tiny_arrays_differ_as_each_does_alone(monkeypatch):

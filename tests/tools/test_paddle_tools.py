@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from programs import completed
+from programs import completed, half_full_disk
 
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE
 from tipchain.errors import UsageError
@@ -216,11 +216,7 @@ def test_full_disk_keeps_the_checkpoint_before(data, tmp_path, capsys, monkeypat
     assert train(data, tmp_path, "--epochs", "1") == 0
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
-    def full(_state, path):
-        Path(path).write_text("half")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(paddle, "save", full)
+    monkeypatch.setattr(paddle, "save", half_full_disk)
     assert train(data, tmp_path, "--epochs", "2", "--resume", str(tmp_path / "latest")) == 1
     assert "the checkpoint cannot be saved: No space left on device" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

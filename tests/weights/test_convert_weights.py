@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from programs import completed
+from programs import completed, half_full_disk
 from stage_records import load_both
 
 from tipchain.cli import main
@@ -102,11 +102,7 @@ def test_full_disk_leaves_the_old_file(sides, models, tmp_path, monkeypatch):
     torch.save(reference.state_dict(), tmp_path / "a.pth")
     (tmp_path / "a.pdparams").write_text("old")
 
-    def full(_state, path):
-        Path(path).write_text("half")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(paddle, "save", full)
+    monkeypatch.setattr(paddle, "save", half_full_disk)
     with pytest.raises(WeightsError, match="No space left on device"):
         convert_file(reference, tmp_path / "a.pth", port, tmp_path / "a.pdparams")
     assert (tmp_path / "a.pdparams").read_text() == "old"

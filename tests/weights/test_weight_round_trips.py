@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from programs import full_disk
 
 from tipchain.errors import WeightsError
 from tipchain.weights.convert import convert_file, to_torch
@@ -95,11 +96,8 @@ def test_a_torch_file_is_written_whole_or_not_at_all(both, nn, tmp_path, monkeyp
     path = tmp_path / f"a.{suffix}"
     path.write_text("old")
 
-    def full(*_args, **_more):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(both.torch, "save", full)
-    monkeypatch.setattr(safetensors.torch, "save_file", full)
+    monkeypatch.setattr(both.torch, "save", full_disk)
+    monkeypatch.setattr(safetensors.torch, "save_file", full_disk)
     with pytest.raises(WeightsError, match="No space left on device"):
         write_torch_file(torch, torch.state_dict(), path)
     monkeypatch.undo()
