@@ -128,26 +128,26 @@ def test_softmax_that_cuts_low_outputs_is_told_but_no_fault(pieces, kits):
 
 
 FAULTS = {
-    "softmax twice": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(k.their_loss.softmax(o), y), "extra-call"),
-    "sum": lambda k: Case(our_ce(k), their_ce(k, reduction="sum"), "argument", words="is 'sum', the reference's 'mean'"),
+    "softmax twice": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(k.their_loss.softmax(o), y), "argument", words="`use_softmax`"),
+    "sum": lambda k: Case(our_ce(k), their_ce(k, reduction="sum"), "argument", words="is 'sum'; with 'mean' it"),
     "no class weights": lambda k: Case(our_ce(k, weight=True), their_ce(k), "parting", words="weight=…"),
     "no auxiliary loss": lambda k: Case(
         both(our_ce(k), None, 0, 1)[0], lambda o, y: their_ce(k)(o[0], y), "parting", (LOGITS, OTHER)
     ),
     "auxiliary weight": lambda k: Case(
         both(our_ce(k), None, 0, 1)[0], lambda o, y: their_ce(k)(o[0], y) + 0.3 * their_ce(k)(o[1], y), "argument",
-        (LOGITS, OTHER), words="the reference multiplies by 0.4",
+        (LOGITS, OTHER), words="it multiplies by 0.3 at",
     ),
     "gradient alone": lambda k: Case(
         our_ce(k),
         lambda o, y: their_ce(k)(o, y) * 0.25 + their_ce(k)(o, y).detach() * 0.75, "cut-gradient",
     ),
-    "temperature": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o / 4.0, y), "extra-call", words="it calls `divide` by 4 at test_loss.py"),
+    "temperature": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o / 4.0, y), "extra-call", words="it calls `divide` at test_loss.py"),
     "label off by one": lambda k: Case(
         our_ce(k), lambda o, y: their_ce(k)(o, y + 1), "extra-call", labels=np.minimum(LABELS, 3)
     ),
     "softmax-axis": lambda k: Case(
-        our_ce(k), lambda o, y: k.their_loss.nll_loss(k.their_loss.log_softmax(o, axis=0), y), "parting"
+        our_ce(k), lambda o, y: k.their_loss.nll_loss(k.their_loss.log_softmax(o, axis=0), y), "argument"
     ),
     "L1 for L2": lambda k: Case(k.our_loss.mse_loss, k.their_loss.l1_loss, "function", labels=TARGETS, words="it calls `l1_loss`"),
     "no gradient": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o.detach(), y), "cut-gradient", words="`detach` at test_loss.py"),
@@ -161,7 +161,7 @@ FAULTS = {
     ),
     "share of positive ones": lambda k: Case(
         lambda o, y: focal(k.our_loss, o, y), lambda o, y: k.their_loss.sigmoid_focal_loss(o, y, alpha=0.6, reduction="mean"),
-        "parting", labels=BITS, words="the port's `sigmoid_focal_loss(alpha=0.6, reduction=mean)` at test_loss.py",
+        "argument", labels=BITS, words="`alpha` of `sigmoid_focal_loss` at test_loss.py",
     ),
     "a sigmoid for each class": lambda k: Case(
         our_ce(k),

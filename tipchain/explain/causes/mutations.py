@@ -771,6 +771,12 @@ def _functions(calls: Sequence[Op], pool: Pool, piece: Piece) -> Iterator[Hypoth
         others += [
             ("function", step.name, _of_first(change, piece), f"({how})" if how else "") for step, change, how in unary
         ]
+    count = len(piece.tensors(op.args))
+    for step, function, given in pool.others if op.written is None and op.name != LAYER else ():
+        if len(step.given) == count and step.name != op.name:
+            how = f"({', '.join(f'{key}={one!r}' for key, one in given.items())})" if given else ""
+            act = called_as(function, most=count, without=tuple(op.kwargs), **given)
+            others.append(("function", step.name, act, how))
     for code, name, act, how in others:
         change = CodeEdit(kind="write", call=op.name, written=name) if not how and op.name != LAYER else None
         what, instead = f"it calls {called(op)}{where}", f"with `{name}{how}`"
