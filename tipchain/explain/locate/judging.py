@@ -19,7 +19,7 @@ from tipchain.explain.locate.differences import relative, squeezed_as
 from tipchain.explain.locate.gradients import Shared, SharedParameters, input_gradients, parameter_gradients
 from tipchain.explain.locate.matching import CallPair, TensorLink
 from tipchain.explain.locate.rerun import NotReplayed, PairReruns
-from tipchain.explain.locate.runs import TracedRun, TracedRuns
+from tipchain.explain.locate.runs import TracedRuns
 from tipchain.explain.locate.trace import Call, NotHeld, TracedValue
 from tipchain.explain.locate.verdicts import (
     FAULTS,
@@ -326,21 +326,20 @@ class PairJudge(CodeJudge):
 
     def has_code(self) -> bool:
         """Tell whether a model's code makes tensors between the frameworks' layers; reshapes do not count."""
-        return any(map(self._is_made_by_code, self.runs))
-
-    def _is_made_by_code(self, run: TracedRun) -> bool:
-        layers = [one for one in run.trace.calls if not one.children]
-        if not all(frameworks_own(one.layer) for one in layers):
-            return True
-        made = [value for one in layers for value in one.outputs]
-        known = {id(value) for value in (*run.trace.calls[0].inputs, *made)}
 
         def is_reshaped(value: TracedValue, made: TracedValue) -> bool:
             alike = prod(value.shape) == prod(made.shape) and value.dtype == made.dtype
             return alike and self.store.projected(made.stored).relative(self.store.projected(value.stored)) == 0
 
-        taken = [*(value for one in layers for value in one.inputs), *run.values]
-        return not all(id(one) in known or any(is_reshaped(one, other) for other in made) for one in taken)
+        for run in self.runs:
+            layers = [one for one in run.trace.calls if not one.children]
+            made = [value for one in layers for value in one.outputs]
+            known = {id(value) for value in (*run.trace.calls[0].inputs, *made)}
+            taken = [*(value for one in layers for value in one.inputs), *run.values]
+            own = all(frameworks_own(one.layer) for one in layers)
+            if not (own and all(id(one) in known or any(is_reshaped(one, other) for other in made) for one in taken)):
+                return True
+        return False
 
     def agreeing(self) -> list[CallPair]:
         """Return the pairs of layers that are given, and give, the same by themselves."""

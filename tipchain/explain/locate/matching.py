@@ -21,7 +21,7 @@ from tipchain.weights.files import array_of, view_of
 from tipchain.weights.given_names import expand_names
 from tipchain.weights.matching import matchable_layers, paddle_leaves, torch_leaves
 from tipchain.weights.sides import LayerTensors, Target, TensorSlot, torch_layers
-from tipchain.weights.structure import match_by_structure
+from tipchain.weights.structure import group_by, match_by_structure
 
 # Which layer that holds parameters is which of the port: by name, by values, then by structure.
 
@@ -113,26 +113,21 @@ def _sums(
 
 def _packed(prints: Mapping[str, Print], others: Mapping[str, Print], taken: set[str]) -> Iterator[tuple[str, str]]:
     """Yield the layers of one side, each with the only container of the other's that holds the same numbers."""
-    held = _held_in_containers(others, taken)
+    inside: dict[str, list[str]] = defaultdict(list)
+    for path in (*others, *taken):
+        parts = path.split(".")
+        for number in range(1, len(parts)):
+            inside[".".join(parts[:number])].append(path)
+    held = {  # containers of several layers, none of which is paired
+        container: sum_of(others[path] for path in paths)
+        for container, paths in inside.items()
+        if len(paths) > 1 and not taken.intersection(paths)
+    }
     for path, print_ in prints.items():
         fitting = [container for container, whole in held.items() if whole == print_]
         alone = sum(one == print_ for one in prints.values()) == 1
         if print_[1] and alone and len(fitting) == 1:
             yield path, fitting[0]
-
-
-def _held_in_containers(prints: Mapping[str, Print], taken: set[str]) -> dict[str, Print]:
-    """Return the prints of all parameters in containers that hold several layers, and none that is paired."""
-    inside: dict[str, list[str]] = defaultdict(list)
-    for path in (*prints, *taken):
-        parts = path.split(".")
-        for number in range(1, len(parts)):
-            inside[".".join(parts[:number])].append(path)
-    return {
-        container: sum_of(prints[path] for path in paths)
-        for container, paths in inside.items()
-        if len(paths) > 1 and not taken.intersection(paths)
-    }
 
 
 def sum_of(prints: Iterable[Print]) -> Print:
@@ -195,23 +190,19 @@ def _by_containers(rest: _Rest) -> Iterator[tuple[str, str]]:
     both = {(_around(pair.reference), _around(pair.port)) for pair in rest.found}
     ours, theirs = Counter(one for one, _ in both), Counter(other for _, other in both)
     partners = {one: other for one, other in both if ours[one] == theirs[other] == 1}
-    left, port_left = _left_inside(rest.ours), _left_inside(rest.theirs)
-    for (container, *kind), paths in left.items():
-        others = port_left.get((partners.get(str(container)), *kind), ())
-        if len(paths) == len(others) == 1:
-            yield paths[0], others[0]
+
+    def place(layer: LayerTensors) -> tuple[str | None, Hashable]:
+        return _around(layer.path), (layer.kind, *(slot.shape for slot in _parameters(layer)))
+
+    left, port_left = (group_by(layers.values(), place) for layers in (rest.ours, rest.theirs))
+    for (container, kind), layers in left.items():
+        others = port_left.get((partners.get(str(container)), kind), ())
+        if len(layers) == len(others) == 1:
+            yield layers[0].path, others[0].path
 
 
 def _around(path: str) -> str:
     return path.rpartition(".")[0]
-
-
-def _left_inside(layers: Mapping[str, LayerTensors]) -> dict[tuple[object, ...], list[str]]:
-    """Return layers by their container, kind and shapes."""
-    found: dict[tuple[object, ...], list[str]] = defaultdict(list)
-    for path, layer in layers.items():
-        found[_around(path), layer.kind, tuple(slot.shape for slot in _parameters(layer))].append(path)
-    return found
 
 
 def _by_prints(
@@ -226,7 +217,7 @@ def _by_prints(
     return found
 
 
-def _slot_print(slot: TensorSlot, state: Mapping[str, object] | None = None) -> Print:
+def _slot_print(slot: TensorSlot, state: Mapping[str, object] | None) -> Print:
     arrays = [array_of(state[slot.name])] if state is not None else [view_of(part.tensor) for part in slot.parts]
     return sum_of(map(print_of, arrays))
 
@@ -386,7 +377,8 @@ def _paired_calls(reference: Trace, port: Trace, layers: Sequence[LayerPair], cl
 
     A layer that is never called, whose container takes its tensors, is called where the container is that holds no other paired layer.
     """
-    ours, theirs = _turns(reference), _turns(port)
+    ended = ([call for call in trace.calls if call.ended >= 0] for trace in (reference, port))
+    ours, theirs = (group_by(calls, attrgetter("path")) for calls in ended)
     paths, port_paths = [pair.reference for pair in layers], [pair.port for pair in layers]
     return [
         CallPair(reference=one, port=other)
@@ -443,14 +435,6 @@ def _alike_gradients(one: Call, other: Call, close: Close) -> bool:
         mine is its if mine is None or its is None else close(TracedValue(mine), TracedValue(its))
         for mine, its in zip(ours, theirs, strict=True)
     )
-
-
-def _turns(trace: Trace) -> Mapping[str, list[Call]]:
-    found: dict[str, list[Call]] = defaultdict(list)
-    for call in trace.calls:
-        if call.ended >= 0:
-            found[call.path].append(call)
-    return found
 
 
 def _uncrossed(

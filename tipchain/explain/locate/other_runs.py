@@ -20,7 +20,6 @@ from tipchain.explain.locate.runs import ModelInputs, TracedRun, bind, call_mode
 from tipchain.explain.locate.verdicts import LayerVerdict
 from tipchain.facts.layers import kind_of
 from tipchain.framework_types import Array, Model, Nested
-from tipchain.frameworks.base import map_nested
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.frameworks.randomness import Draw, Draws, partners_of
 from tipchain.numbers.tolerance import ROUGH
@@ -212,19 +211,24 @@ class DrawComparer:
         else:
             found += [self._told(one, None, sure=sure) for one in left]
             found += [self._told(None, one, sure=sure) for one in port_left]
-        return sorted(found, key=self._order)
 
-    def _order(self, one: UnlikeDraw) -> tuple[int, int]:
-        side, draw = (1, one.port) if one.reference is None else (0, one.reference)
-        return next(number for number, other in enumerate(self.made[side]) if other is draw), side
+        def order(one: UnlikeDraw) -> tuple[int, int]:
+            side, draw = (1, one.port) if one.reference is None else (0, one.reference)
+            return next(number for number, other in enumerate(self.made[side]) if other is draw), side
+
+        return sorted(found, key=order)
 
     def _tells(self, ours: Sequence[int], theirs: Sequence[int], *, elsewhere: bool) -> bool:
         """Tell whether draws cannot amount to the same: those of one side alone, other features, or another number elsewhere."""
         if not ours or not theirs:
             return bool(ours or theirs)
         draws = [[self.made[side][one] for one in several] for side, several in enumerate((ours, theirs))]
-        if any(self._is_recurrent(one, side) for side, several in enumerate((ours, theirs)) for one in several):
-            return False
+        for side, several in enumerate((ours, theirs)):
+            inside = (call for call in self.runs[side].trace.calls if any(one in call.drawn for one in several))
+            kinds = (kind_of(call.layer, 1 if side else 0) for call in inside)
+            # Masks of packed sequences have shapes that tell nothing.
+            if any(kind is not None and kind.family == "recurrent" for kind in kinds):
+                return False
         if elsewhere:
             masks = all(one.rate is not None for several in draws for one in several)
             return masks and not {one.size for one in draws[0]} & {one.size for one in draws[1]}
@@ -248,12 +252,6 @@ class DrawComparer:
             called=any(call.path == port_path for call in self.runs[1].trace.calls),
             sure=sure,
         )
-
-    def _is_recurrent(self, number: int, side: int) -> bool:
-        """Tell whether masks may be of packed sequences on one side: their shapes then tell nothing."""
-        inside = [call for call in self.runs[side].trace.calls if number in call.drawn]
-        kinds = [kind_of(call.layer, 1 if side else 0) for call in inside]
-        return any(kind is not None and kind.family == "recurrent" for kind in kinds)
 
 
 def _places(events: Sequence[Draw | str]) -> list[Place]:
@@ -425,9 +423,10 @@ def other_counts(inputs: ModelInputs) -> Iterator[ModelInputs]:
     if all(one.min() >= 0 and one.max() < nodes for one in indices):
 
         def grown(one: Array) -> Array:
+            one = _cut(one, edges)
             return np.concatenate([one, one[-1:]]) if one.shape[:1] == (nodes,) else one
 
-        yield _each(inputs, lambda one: grown(_cut(one, edges)))
+        yield _each(inputs, grown)
     yield _each(inputs, lambda one: _cut(one, edges))
 
 
@@ -561,10 +560,7 @@ def others(inputs: ModelInputs) -> ModelInputs:
 
 
 def _each(inputs: ModelInputs, change: Callable[[Array], Array]) -> ModelInputs:
-    args, kwargs = map_nested(
-        lambda one: change(one) if isinstance(one, np.ndarray) else one, (inputs.args, inputs.kwargs)
-    )
-    return replace(inputs, args=args, kwargs=kwargs, labels=None)
+    return replace(inputs, labels=None).each(change)
 
 
 def told_shapes(inputs: ModelInputs) -> str:
