@@ -253,10 +253,14 @@ class CodeJudge:
 
     def _block_at_fault(self, before: CallPair | None) -> tuple[Call, Call] | None:
         """Return the innermost container that is given the same in both models and returns something else, before a pair."""
-        trace = self.runs.port.trace
+        trace, paired = self.runs.port.trace, {one.port.number for one in self.matching.containers}
+        # The port's calls around one layer where the reference has no such call stand for that layer.
+        alone = [one for one in self.matching.pairs if one.port.parent is not None and one.port.parent not in paired]
+        around = (replace(one, port=trace.calls[one.port.parent]) for one in alone if one.port.parent is not None)
+        wrappers = (one for one in around if len(one.port.children) == 1 and self.compare.stands_for(one))
         found = [
             one
-            for one in (*self.matching.containers, *self._wrappers())
+            for one in (*self.matching.containers, *wrappers)
             if (before is None or one.port.number < before.port.number)
             and (before is None or not holds(trace, one.port, before.port))
             and self._alike(one) == (True, False)
@@ -359,7 +363,14 @@ class CodeJudge:
         """
         holders, seen = self._holders(1), set[int]()
         while True:
-            calls = _, port = self._made_by(pair, numbers)
+            ends, traces = (pair.reference, pair.port), self.runs.traces
+            ours, port = (next(trace.around(call), call) for trace, call in zip(traces, ends, strict=True))
+            calls = ours, port
+            if all(call.inputs for call in ends):
+                given = zip(ends, numbers, strict=True)
+                expected, actual = (call.inputs[min(number, len(call.inputs) - 1)] for call, number in given)
+                values = expected, actual
+                calls = _, port = self._culprits(values, self._around(ends, values, "inputs"))
             seen.add(pair.port.number)
             around = (port, *self.runs.port.trace.around(port))
             holder = next((holders[one.number] for one in around if one.number in holders), None)
@@ -367,18 +378,6 @@ class CodeJudge:
             if holder is None or differs is None:
                 return calls
             pair, numbers = holder, differs  # it is given something else: that is made before it
-
-    def _made_by(self, pair: CallPair, numbers: tuple[int, int]) -> Calls:
-        """Return the calls whose code made, or handed on, two inputs of a pair."""
-        calls, traces = (pair.reference, pair.port), self.runs.traces
-        if not all(call.inputs for call in calls):
-            ours, theirs = (next(trace.around(call), call) for trace, call in zip(traces, calls, strict=True))
-            return ours, theirs
-        expected, actual = (
-            call.inputs[min(number, len(call.inputs) - 1)] for call, number in zip(calls, numbers, strict=True)
-        )
-        values = expected, actual
-        return self._culprits(values, self._around(calls, values, "inputs"))
 
     def _culprits(self, values: tuple[TracedValue, TracedValue], around: Calls) -> Calls:
         """Return who made two values; ``around`` are the calls whose own code handed them on if a layer that agrees did."""
@@ -640,16 +639,6 @@ class CodeJudge:
             if not agree:
                 return False
         return bool(ours and theirs)
-
-    def _wrappers(self) -> Iterator[CallPair]:
-        """Yield the port's calls that stand around one layer where the reference has no such call, with that layer's counterpart."""
-        paired = {one.port.number for one in self.matching.containers}
-        for pair in self.matching.pairs:
-            if pair.port.parent is not None and pair.port.parent not in paired:
-                around = self.runs.port.trace.calls[pair.port.parent]
-                wrapped = CallPair(reference=pair.reference, port=around)
-                if around.children == [pair.port.number] and self.compare.stands_for(wrapped):
-                    yield wrapped
 
     @cached_property
     def _agreeing(self) -> list[tuple[CallPair, TensorLink]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Literal
 
 from tipchain.core.language import listed
@@ -215,32 +215,28 @@ def check_flags(
     """
     found: list[Diagnosis] = []
     if bool(reference.training) != bool(port.training):
-        found.append(_modes_of_models(reference, port))
+        # It matters if a layer does other things in train mode.
+        layers = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
+        minding = [path or "the model" for path, layer in layers[1].items() if _minds_mode(layer, 1)]
+        minding = minding or [path or "the model" for path, layer in layers[0].items() if _minds_mode(layer, 0)]
+        told = f"; a run in the modes that they are in would show it ({listed(minding, 3)})" if minding else ""
+        found.append(
+            difference(
+                "mode",
+                (f"training={reference.training}", f"training={port.training}"),
+                f"the port is in {_word(port)} mode, torch's model in {_word(reference)} mode{told}",
+                f"call `{_word(reference)}()` of the port",
+                code="setting",
+                effect="elsewhere" if minding else "none",
+            )
+        )
     else:
         found += [one for pair in pairs for one in _modes(pair)]
-    if tensors is not None:
-        found += _dtypes(tensors)
-    return found
+    return found if tensors is None else [*found, *_dtypes(tensors)]
 
 
 def _word(layer: Model) -> str:
     return "train" if layer.training else "eval"
-
-
-def _modes_of_models(reference: Model, port: Model) -> Diagnosis:
-    """Return the difference of the models' own modes; it matters if a layer does other things in train mode."""
-    layers = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
-    minding = [path or "the model" for path, layer in layers[1].items() if _minds_mode(layer, 1)]
-    minding = minding or [path or "the model" for path, layer in layers[0].items() if _minds_mode(layer, 0)]
-    told = f"; a run in the modes that they are in would show it ({listed(minding, 3)})" if minding else ""
-    return difference(
-        "mode",
-        (f"training={reference.training}", f"training={port.training}"),
-        f"the port is in {_word(port)} mode, torch's model in {_word(reference)} mode{told}",
-        f"call `{_word(reference)}()` of the port",
-        code="setting",
-        effect="elsewhere" if minding else "none",
-    )
 
 
 def _modes(pair: PairedLayers) -> Iterator[Diagnosis]:
@@ -327,8 +323,7 @@ def check(
     """
     layers = list(layer_pairs)
     tensors = tensors or Tensors(reference, port, layers, names)
-    pairs = _Pairs(dict(reference.named_modules(remove_duplicate=False)), dict(every_path(port)))
-    pairs.take(layers, list(call_pairs))
+    pairs = _Pairs(reference, port, layers, call_pairs)
     arguments = [pairs.weigh(one) for one in check_layers(pairs.found) if not pairs.freezes(one)]
     shaped = {_paths(one) for one in arguments if one.name in SHAPING}
     told = {(one.name, *_paths(one)) for one in arguments}
@@ -356,18 +351,13 @@ def every_path(layer: Model, path: str = "") -> Iterable[tuple[str, object]]:
             yield from every_path(child, join(path, name))
 
 
-@dataclass(slots=True)
 class _Pairs:
-    """Pairs of layers of the models themselves, in the order of torch's."""
+    """Pairs of layers of the models themselves, in the order of torch's: as they are given, and those that calls add."""
 
-    reference: Mapping[str, Model]
-    port: Mapping[str, Model]
-    found: list[PairedLayers] = field(default_factory=list)
-    calls: dict[tuple[str, str], CallPair] = field(default_factory=dict)
-    given: set[tuple[str, str]] = field(default_factory=set)
-
-    def take(self, layers: Iterable[LayerPair], calls: Iterable[CallPair]) -> None:
-        """Pair layers as they are given, those that calls add, and those that hold them."""
+    def __init__(self, reference: Model, port: Model, layers: Iterable[LayerPair], calls: Iterable[CallPair]) -> None:
+        self.reference: dict[str, Model] = dict(reference.named_modules(remove_duplicate=False))
+        self.port: dict[str, Model] = dict(every_path(port))
+        self.calls: dict[tuple[str, str], CallPair] = {}
         for call in calls:
             self.calls.setdefault((call.reference.path, call.port.path), call)
         self.given = {(one.reference, one.port) for one in layers}
@@ -379,19 +369,15 @@ class _Pairs:
             for pair in paths
             if pair[0] in self.reference and pair[1] in self.port
         }
-        for one in self._transformers():
-            known.setdefault((one.reference_path, one.port_path), one)
-            self.given.add((one.reference_path, one.port_path))
-        self.found = sorted(known.values(), key=lambda one: order[one.reference_path])
-
-    def _transformers(self) -> Iterator[PairedLayers]:
-        """Yield the layers of a Transformer, one by one, where both models have as many of a kind."""
+        # The layers of a Transformer, one by one, where both models have as many of a kind.
         kinds = {path: kind_of(one, 0) for path, one in self.reference.items()}
         port_kinds = {path: kind_of(one, 1) for path, one in self.port.items()}
         for kind in dict.fromkeys(one for one in kinds.values() if one is not None and one.inner):
             ours, theirs = ([path for path, one in each.items() if one is kind] for each in (kinds, port_kinds))
-            for path, other in zip(ours, theirs, strict=True) if len(ours) == len(theirs) else ():
-                yield PairedLayers(path, self.reference[path], other, self.port[other])
+            for both in zip(ours, theirs, strict=True) if len(ours) == len(theirs) else ():
+                known.setdefault(both, PairedLayers(both[0], self.reference[both[0]], both[1], self.port[both[1]]))
+                self.given.add(both)
+        self.found = sorted(known.values(), key=lambda one: order[one.reference_path])
 
     def _shapes(self, paths: tuple[str, str]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         call = self.calls.get(paths)
@@ -411,15 +397,11 @@ class _Pairs:
         if one.harmless or call is None or _paths(one) in self.given:
             return one
         drops = one.name in ("missing-dropout", "extra-dropout")  # an identity may stand where a function drops
-        named = one.name != "layer-type" and _one_name(*_paths(one))
+        ours, theirs = (path.rpartition(".")[2] for path in _paths(one))
+        one_name = one.reference_path == one.port_path or (ours == theirs and not ours.isdigit())
+        named = one.name != "layer-type" and one_name
         sure = named or (not drops and alike(call.reference.inputs, call.port.inputs))
         return one if sure else replace(one, effect="none")
-
-
-def _one_name(ours: str, theirs: str) -> bool:
-    """Tell whether two layers are called the same: by their whole paths, or by names that are no numbers."""
-    name = ours.rpartition(".")[2]
-    return ours == theirs or (name == theirs.rpartition(".")[2] and not name.isdigit())
 
 
 def alike(ours: tuple[TracedValue, ...], theirs: tuple[TracedValue, ...]) -> bool:

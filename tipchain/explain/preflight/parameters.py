@@ -113,7 +113,16 @@ class Tensors:
         try:
             slots = match_models(reference, port, names).slots
         except WeightsError:
-            slots = self._of_equal_values(alone)
+            # The port's of the shape and values of torch's; of constants those of one layer.
+            same: dict[Hashable, tuple[list[TensorSlot], list[TensorSlot]]] = defaultdict(lambda: ([], []))
+            for pair in alone:
+                for side, one in enumerate((pair.ours, pair.theirs)):
+                    if one is not None:
+                        array = port_array(one) if side else self.array(one)
+                        within = pair.layers if is_constant(array) else None
+                        same[within, array.shape, array.tobytes()][side].append(one)
+            alike = (both for both in same.values() if len(both[0]) == len(both[1]) == 1)
+            slots = {ours[0].name: theirs[0] for ours, theirs in alike}
         reference_only, port_only = self.unmatched
         mine = {pair.ours.name: pair.layers.reference for pair in alone if pair.ours is not None}
         its = {_first_tensor(pair.theirs): pair.layers.port for pair in alone if pair.theirs is not None}
@@ -140,17 +149,6 @@ class Tensors:
             without(port_only, lambda slot: _first_tensor(slot) in taken),
         )
 
-    def _of_equal_values(self, alone: Iterable[TensorPair]) -> dict[str, TensorSlot]:
-        """Return the port's tensors of the shape and values of torch's that have no partner; of constants those of one layer."""
-        held: dict[Hashable, tuple[list[TensorSlot], list[TensorSlot]]] = defaultdict(lambda: ([], []))
-        for pair in alone:
-            for side, slot in enumerate((pair.ours, pair.theirs)):
-                if slot is not None:
-                    array = port_array(slot) if side else self.array(slot)
-                    within = pair.layers if is_constant(array) else None
-                    held[within, array.shape, array.tobytes()][side].append(slot)
-        return {ours[0].name: theirs[0] for ours, theirs in held.values() if len(ours) == len(theirs) == 1}
-
     def _unmatched(self, pairs: Sequence[LayerPair]) -> tuple[list[LayerTensors], list[LayerTensors]]:
         """Return the layers in no pair, with those of their tensors that no layer in a pair has too."""
         ours, theirs = self.layers
@@ -159,13 +157,12 @@ class Tensors:
         shared |= {
             id(part.tensor) for layer in theirs if layer.path in its for slot in layer.slots for part in slot.parts
         }
-
-        def is_shared(slot: TensorSlot) -> bool:
-            return slot.fixed or slot.again or all(id(part.tensor) in shared for part in slot.parts)
-
         return (
             without((one for one in ours if one.path not in mine), lambda slot: id(self.live[slot.name]) in shared),
-            without((one for one in theirs if one.path not in its), is_shared),
+            without(
+                (one for one in theirs if one.path not in its),
+                lambda slot: slot.fixed or slot.again or all(id(part.tensor) in shared for part in slot.parts),
+            ),
         )
 
     @property
@@ -313,7 +310,11 @@ def check_parameters(tensors: Tensors) -> list[Diagnosis]:
         if pair.ours is None or pair.theirs is None:
             found += [] if pair.layers in joined else _alone(tensors, pair)
         elif not pair.fits:
-            found += [] if _divided(tensors, pair.ours, pair.theirs) else [_shapes(pair, pair.ours, pair.theirs)]
+            expected, actual = str(list(pair.ours.shape)), str(list(pair.theirs.shape))
+            if not _divided(tensors, pair.ours, pair.theirs):
+                told = f"{port_name(pair.theirs)} is {actual} in torch's layout, torch's {pair.ours.name} is {expected}"
+                fix = f"make `{pair.layers.port}` so that its {pair.leaf} is {expected} in torch's layout"
+                found.append(difference("shape", (expected, actual), told, fix, code="parameter", paths=pair.paths))
         else:
             one = of_values[id(pair)] = _values(tensors, pair, pair.ours, pair.theirs)
             found += [] if one is None else [one]
@@ -423,27 +424,9 @@ def _alone(tensors: Tensors, pair: TensorPair) -> Iterator[Diagnosis]:
     neutral = NEUTRAL.get("bias" if "bias" in pair.leaf else pair.leaf)
     idle = is_buffer or (not trained and neutral is not None and bool((array == neutral).all()))
     effect: Effect = "none" if idle else "here"
-    yield difference(_code_of(pair), values, message, fix, code="parameter", paths=pair.paths, effect=effect)
-
-
-def _code_of(pair: TensorPair) -> str:
-    if "bias" in pair.leaf:
-        return "bias"
-    if pair.leaf.startswith("running_"):
-        return "statistics"
-    return "affine" if pair.kind.endswith("Norm") else "missing-parameter"
-
-
-def _shapes(pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Diagnosis:
-    expected, actual = str(list(ours.shape)), str(list(theirs.shape))
-    return difference(
-        "shape",
-        (expected, actual),
-        f"{port_name(theirs)} is {actual} in torch's layout, torch's {ours.name} is {expected}",
-        f"make `{pair.layers.port}` so that its {pair.leaf} is {expected} in torch's layout",
-        code="parameter",
-        paths=pair.paths,
-    )
+    name = "affine" if pair.kind.endswith("Norm") else "missing-parameter"
+    name = "bias" if "bias" in pair.leaf else "statistics" if pair.leaf.startswith("running_") else name
+    yield difference(name, values, message, fix, code="parameter", paths=pair.paths, effect=effect)
 
 
 def _joined_otherwise(tensors: Tensors, layers: LayerPair) -> bool:
