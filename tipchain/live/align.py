@@ -166,7 +166,21 @@ def align(
         results.take(name, check_data(sides, pair, samples=samples, seed=seed, path=name))
     with closing(Store()) as store, replaced(rounded_tables(sides, reference, port)):
         _compare(asked, results, store)
-    return _report(asked, results)
+    report = results.report
+    told = [with_stage(one, report) for one in sorted(report.diagnoses, key=lambda one: not one.is_known)]
+    classes = (type(one) for one in asked.models)
+    ours, theirs = (f"{one.__module__}.{one.__qualname__}" for one in classes)
+    when, at = datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"), _commit(Path.cwd())
+    return replace(
+        report,
+        stages={name: report.stages[name] for name in STAGES if name in report.stages},
+        first_divergence=results.first or first_constructed(asked, report.findings),
+        diagnoses=place_pieces(place_layers(told, asked.sides, asked.models), asked.pieces),
+        versions={"python": platform.python_version(), "tipchain": __version__, **installed_versions()},
+        command=asked.call,
+        origin={"reference": ours, "port": theirs, "date": when, "commit": at},
+        reach=results.reach,
+    )
 
 
 def _compare(asked: LiveRequest, results: LiveResults, store: Store) -> None:
@@ -201,24 +215,6 @@ def _compare(asked: LiveRequest, results: LiveResults, store: Store) -> None:
     if asked.causes:
         with in_mode(asked.sides, asked.models, training=asked.training):
             explain(asked, results, layers, store)
-
-
-def _report(asked: LiveRequest, results: LiveResults) -> AlignmentReport:
-    report = results.report
-    told = [with_stage(one, report) for one in sorted(report.diagnoses, key=lambda one: not one.is_known)]
-    classes = (type(one) for one in asked.models)
-    names = [f"{one.__module__}.{one.__qualname__}" for one in classes]
-    when, at = datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"), _commit(Path.cwd())
-    return replace(
-        report,
-        stages={name: report.stages[name] for name in STAGES if name in report.stages},
-        first_divergence=results.first or first_constructed(asked, report.findings),
-        diagnoses=place_pieces(place_layers(told, asked.sides, asked.models), asked.pieces),
-        versions={"python": platform.python_version(), "tipchain": __version__, **installed_versions()},
-        command=asked.call,
-        origin=dict(zip(("reference", "port", "date", "commit"), (*names, when, at), strict=True)),
-        reach=results.reach,
-    )
 
 
 _commit = cache(commit)  # as it was when first asked, which is nearer to the code that is loaded than what is there now

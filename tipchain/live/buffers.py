@@ -39,13 +39,6 @@ class _Called:
         """Tell whether the call changed a buffer."""
         return not np.array_equal(self.before[name], self.after[name])
 
-    def renamed(self, names: Mapping[str, str]) -> _Called:
-        """Return it under other names."""
-        before, after = (
-            {names.get(name, name): one for name, one in held.items()} for held in (self.before, self.after)
-        )
-        return _Called(before, after)
-
 
 def check_buffers(
     asked: LiveRequest,
@@ -75,7 +68,9 @@ def check_buffers(
         called.append(_Called(held, _own_buffers(side, one, match)))
     ours, theirs = called
     renamed = _by_values(ours, theirs, pairs, limit)
-    theirs, ported = theirs.renamed(renamed), {own: port for port, own in renamed.items()}
+    states = theirs.before, theirs.after
+    theirs = _Called(*({renamed.get(name, name): one for name, one in held.items()} for held in states))
+    ported = {own: port for port, own in renamed.items()}
     paths = {pair.reference.path: pair.port.path for pair in pairs}
     layers, port_layers = dict(sides.reference.layers(model)), dict(sides.port.layers(port_model))
     verdicts: dict[str, LayerVerdict] = {}

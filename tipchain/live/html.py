@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tipchain.core.language import many, template
 from tipchain.errors import BAD
-from tipchain.explain.findings import SIDE_NAMES, Diagnosis
+from tipchain.explain.findings import SIDE_NAMES
 from tipchain.explain.locate.verdicts import ORDER, Closeness, LayerVerdict
 from tipchain.live.report import PER_DECADE, AlignmentReport, Histogram
 from tipchain.numbers.tolerance import SAME_DOUBLE, UNIT
@@ -62,16 +62,9 @@ def render(report: AlignmentReport, template: str = "run.html") -> str:
     if first is None and not report.uncompared:
         bad = [f"{name}: {report.reasons.get(name, '')}" for name, ended in report.stages.items() if ended in BAD]
         verdict = ": ".join(filter(None, (verdict, "; ".join(bad[:2]))))
-    return render_run(
-        run_of(report), detail_sections(report), verdict=verdict, command=report.command, first=first, template=template
-    )
-
-
-def run_of(report: AlignmentReport) -> RunReport:
-    """Return the report as that of a run whose stages are its checks, the cause of the first divergence first."""
-    first, origin = report.first_divergence, report.origin
+    origin = report.origin
     causes = sorted(report.diagnoses, key=lambda one: first is None or first.port_path not in one.layers)
-    return RunReport(
+    run = RunReport(  # of which the stages are the report's checks; the cause of the first divergence comes first
         started=origin.get("date", ""),
         versions=report.versions,
         where={"commit": origin["commit"]} if origin.get("commit") else {},
@@ -80,6 +73,8 @@ def run_of(report: AlignmentReport) -> RunReport:
         diagnoses=tuple(causes),
         uncompared=tuple(report.uncompared),
     )
+    sections = detail_sections(report)
+    return render_run(run, sections, verdict=verdict, command=report.command, first=first, template=template)
 
 
 def detail_sections(report: AlignmentReport) -> Iterator[PageSection]:
@@ -87,7 +82,16 @@ def detail_sections(report: AlignmentReport) -> Iterator[PageSection]:
     if report.notes:
         yield PageSection("notes-live", "Notes", report.notes)
     if report.findings:
-        yield PageSection("findings", "Differences of construction", _findings(report.findings))
+        groups = group_by(report.findings, lambda one: (one.harmless, one.code, one.name, one.reference, one.port))
+        parts = [
+            part for ones in groups.values() for part in ([ones] if len(ones) >= ALIKE else [[one] for one in ones])
+        ]
+        listed: Mapping[str, object] = {
+            "grave": [ones for ones in parts if not ones[0].harmless],
+            "harmless": [ones for ones in parts if ones[0].harmless],
+            "count": sum(one.harmless for one in report.findings),
+        }
+        yield PageSection("findings", "Differences of construction", listed)
     if report.layers:
         found = [
             _depth(direction, [one for one in report.layers if one.direction == direction]) for direction in DIRECTIONS
@@ -114,17 +118,6 @@ def detail_sections(report: AlignmentReport) -> Iterator[PageSection]:
             for name, value in report.numbers.items()
         ]
         yield PageSection("figures", "Figures", rows)
-
-
-def _findings(found: Sequence[Diagnosis]) -> Mapping[str, object]:
-    """Group differences of construction that differ in the layer alone; harmless ones stand apart."""
-    groups = group_by(found, lambda one: (one.harmless, one.code, one.name, one.reference, one.port))
-    listed = [part for ones in groups.values() for part in ([ones] if len(ones) >= ALIKE else [[one] for one in ones])]
-    return {
-        "grave": [ones for ones in listed if not ones[0].harmless],
-        "harmless": [ones for ones in listed if ones[0].harmless],
-        "count": sum(one.harmless for one in found),
-    }
 
 
 # The tree of the layers.

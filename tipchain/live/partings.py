@@ -77,7 +77,8 @@ class Watch:
         """Return the gradients that there are, as the reference keeps them; those in ``clipped`` by its tensors' ids."""
         framework, found = self.loop.side.framework, {}
         for name in self.loop.slots:
-            tensors = self._tensors(name)
+            parts = self.loop.slots[name].parts
+            tensors = [part.tensor for part in parts] if self.loop.number else [self.optimizer.tensor(name)]
             gradients = [clipped.get(id(one), framework.gradient(one)) for one in tensors]
             if all(one is None for one in gradients):
                 continue
@@ -87,11 +88,6 @@ class Watch:
             laid = self._laid(name)
             found[name] = array if laid is None else laid.layout.back(array)
         return found
-
-    def _tensors(self, name: str) -> list[Tensor]:
-        if self.loop.number:
-            return [part.tensor for part in self.loop.slots[name].parts]
-        return [self.optimizer.tensor(name)]
 
     def _laid(self, name: str) -> Laid | None:
         path, _, leaf = name.rpartition(".")
@@ -203,7 +199,13 @@ def loop_causes(recipe: Recipe, step: int) -> tuple[Diagnosis, ...]:
     for at, parting in enumerate(partings):
         if gap > SAME_SINGLE and parting.name in LENT:
             lent, named = LENT[parting.name]
-            share = _share(recipe, lent, number, gap)
+            reference, port = recipe.open()
+            start = reference.state()
+            Watch(port, lent, Watch(reference))
+            for earlier in range(number):
+                reference.step(earlier)
+                port.step(earlier)
+            share = max(0.0, 1 - _gap(start, (reference.state(), {}, port.state())) / gap)
             shown = f"with {named} in the port's loop {share:.2%} of the difference is gone"
             partings[at] = replace(parting, explained=share, evidence=f"{shown}; {parting.evidence}")
             if share >= EXPLAINED:
@@ -228,17 +230,6 @@ def _statements(recipe: Recipe, number: int, parting: Diagnosis, ends: tuple[Arr
         if told is None
         else replace(told, name=parting.name, fix=parting.fix if parting.name == "kept" else told.fix)
     )
-
-
-def _share(recipe: Recipe, lent: str, steps: int, gap: float) -> float:
-    """Return the share of the difference that is gone where the port's loop is lent the reference's values."""
-    reference, port = recipe.open()
-    start = reference.state()
-    Watch(port, lent, Watch(reference))
-    for number in range(steps):
-        reference.step(number)
-        port.step(number)
-    return max(0.0, 1 - _gap(start, (reference.state(), {}, port.state())) / gap)
 
 
 def _gap(start: State, states: tuple[State, State, State]) -> float:

@@ -210,7 +210,11 @@ def open_case(
     else:
         for framework, model in zip(frameworks[: len(made)], models, strict=False):
             framework.load_weights(model, ready.paths[framework.name])
-        found_names = dict(ready.names) if names is None else _convert(case, models, names)
+        found_names = dict(ready.names)
+        if names is not None:
+            names.check(*models)
+            both, ignore = {**case.weights.names, **names.names}, (*case.weights.ignore, *names.ignore)
+            found_names = dict(copy_weights(models[0], models[1], both, ignore).names)
     train_data = data_roots(case, parse_mode(mode), data_path)[0] if trained and weights else None
     args, labels = _inputs(case, frameworks[0], train_data)
     found |= {
@@ -274,14 +278,6 @@ def _fits(case: Case, models: Sequence[Model]) -> bool:
     except WeightsError:
         return False
     return True
-
-
-def _convert(case: Case, models: Sequence[Model], given: NameMap) -> dict[str, str]:
-    """Give the port the reference's weights by the case's names and those given; return all names that were found."""
-    given.check(*models)
-    reference, port = models
-    names, ignore = {**case.weights.names, **given.names}, (*case.weights.ignore, *given.ignore)
-    return dict(copy_weights(reference, port, names, ignore).names)
 
 
 def _inputs(case: Case, framework: Framework, train_data: Path | None) -> tuple[tuple[Tensor, ...], Tensor]:
