@@ -97,7 +97,17 @@ def detail_sections(report: AlignmentReport) -> Iterator[PageSection]:
             _depth(direction, [one for one in report.layers if one.direction == direction]) for direction in DIRECTIONS
         ]
         yield PageSection("depth", "Error along depth", [one for one in found if one is not None])
-        yield PageSection("layers", "Layers", _layers(report.layers))
+        root, present = grow(report.layers), {one.closeness for one in report.layers}
+        layers = {(one.port_path, one.reference_path) for one in report.layers}
+        faults = {(one.port_path, one.reference_path) for one in report.layers if one.at_fault}
+        tree: Mapping[str, object] = {
+            "counted": f"{many(len(layers), 'layer')} compared, {len(faults) or 'none'} at fault",
+            "legend": [SIGNS[one] for one in reversed(ORDER) if one in present],
+            "shown": template("{n} of {n2} layers"),
+            "root": root,
+            "everything": root.rows() <= FEW,
+        }
+        yield PageSection("layers", "Layers", tree)
     curves = list(curve_plots(report.curves))
     if curves:
         yield PageSection("curves", "Training", curves)
@@ -201,20 +211,6 @@ def _shortened(node: Node) -> Node:
         inner.name = f"{node.name}.{inner.name}"
         return inner
     return node
-
-
-def _layers(verdicts: Sequence[LayerVerdict]) -> Mapping[str, object]:
-    root = grow(verdicts)
-    present = {one.closeness for one in verdicts}
-    layers = {(one.port_path, one.reference_path) for one in verdicts}
-    faults = {(one.port_path, one.reference_path) for one in verdicts if one.at_fault}
-    return {
-        "counted": f"{many(len(layers), 'layer')} compared, {len(faults) or 'none'} at fault",
-        "legend": [SIGNS[one] for one in reversed(ORDER) if one in present],
-        "shown": template("{n} of {n2} layers"),
-        "root": root,
-        "everything": root.rows() <= FEW,
-    }
 
 
 # The plots of a report: errors along depth, training, learning rates, histograms.

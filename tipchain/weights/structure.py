@@ -122,7 +122,13 @@ def match_by_structure(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> Structu
     structure = Structure()
     for scope in dict.fromkeys(leaf.scope for leaf in (*torch, *paddle)):
         torch_leaves, port_leaves = ([leaf for leaf in side if leaf.scope == scope] for side in (torch, paddle))
-        if named := _all_named_alike(torch_leaves, port_leaves):
+        by_name = {leaf.path: leaf for leaf in port_leaves}
+        named = [
+            LeafPair(expected=leaf, actual=partner)
+            for leaf in torch_leaves
+            if (partner := by_name.get(leaf.path)) and not set(_likeness(leaf)).isdisjoint(_likeness(partner))
+        ]
+        if len(named) == len(torch_leaves) == len(port_leaves):
             structure.pairs += named
             continue
         keys = _keys(torch_leaves, port_leaves)
@@ -252,17 +258,6 @@ def _keys(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> dict[Leaf, Key]:
     mine, its = ({_likeness(leaf)[0] for leaf in side} for side in rest)
     keys.update((leaf, key) for side in rest for leaf in side if (key := _likeness(leaf)[0]) in mine & its)
     return keys
-
-
-def _all_named_alike(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> list[LeafPair]:
-    """Return the pairs of equal names, none unless each leaf has a partner that it may belong to."""
-    named = {leaf.path: leaf for leaf in paddle}
-    pairs = [
-        LeafPair(expected=leaf, actual=partner)
-        for leaf in torch
-        if (partner := named.get(leaf.path)) and not set(_likeness(leaf)).isdisjoint(_likeness(partner))
-    ]
-    return pairs if len(pairs) == len(torch) == len(paddle) else []
 
 
 # The tree

@@ -163,9 +163,8 @@ class PairJudge(CodeJudge):
             verdicts = self._of_own_code(pair.port, judged, done) if pair.whole else verdicts
             forward, *backward = verdicts
             ends = [call.outputs for call in (pair.reference, pair.port)]
-            alive = all(
-                any(map(self.compare.gradient_size, values)) for values in ends
-            )  # the models' outputs depend on it
+            # The models' outputs depend on it.
+            alive = all(any(map(self.compare.gradient_size, values)) for values in ends)
             outputs = self.compare.outputs(pair)
             if pair.whole or not outputs or alive:
                 far = self._influence(pair.reference.outputs, outputs, forward.own)
@@ -205,10 +204,16 @@ class PairJudge(CodeJudge):
     def _concluded(self, done: _Done) -> tuple[LayerVerdict, ...]:
         """Return the verdicts with the models' ends, less those that the whole models refute."""
         if done.clean and not self.late:
-            at_end, changed = self._judge_ends(done.forward, done.backward)
+            # Code may make another output though all layers agree, or else other gradients alone.
+            at_end, far = self.judge_outputs(), max(self.outputs_apart(), default=0.0)
             done.forward += at_end
-            done.backward += changed
-            done.loose |= {id(one): inf for one in changed}
+            if not at_end and self.exact and not any(one.at_fault for one in done.backward):
+                changed = self.changed_gradient(far)
+                unlike = [] if self.alike_inside else self._shared.beyond(ROUGH)
+                changed = changed or self.used_elsewhere(done.forward, self._by_themselves(unlike))
+                changed = changed or self.gives_own(self._by_themselves(self._own))
+                done.backward += changed
+                done.loose |= {id(one): inf for one in changed}
         verdicts = (*done.forward, *reversed(done.backward))
         values, apart = self.runs.reference.values, self.outputs_apart()
         if not max(apart, default=inf) <= (CONSTANT if self.exact else SAME_SINGLE):
@@ -264,20 +269,6 @@ class PairJudge(CodeJudge):
         )
         return apart * sqrt(sum(sizes))
 
-    def _judge_ends(
-        self, forward: Sequence[LayerVerdict], backward: Sequence[LayerVerdict]
-    ) -> tuple[list[LayerVerdict], list[LayerVerdict]]:
-        """Return the verdicts about code that makes another output though all layers agree, or else other gradients alone."""
-        at_end, far = self.judge_outputs(), max(self.outputs_apart(), default=0.0)
-        if at_end:
-            return at_end, []
-        if not self.exact or any(one.at_fault for one in backward):
-            return [], []
-        changed = self.changed_gradient(far)
-        unlike = [] if self.alike_inside else self._shared.beyond(ROUGH)
-        changed = changed or self.used_elsewhere(forward, self._by_themselves(unlike))
-        return [], changed or self.gives_own(self._by_themselves(self._own))
-
     def judge_outputs(self) -> list[LayerVerdict]:
         """Return the verdict about the code that makes another output, if some does."""
         apart = self.outputs_apart()
@@ -311,18 +302,18 @@ class PairJudge(CodeJudge):
 
     def _by_themselves(self, unlike: Sequence[Shared]) -> list[Shared]:
         """Return those parameters whose gradients differ also where layers are given the reference's tensors and gradients."""
-        if unlike and self.steered:
-            return [one for one in unlike if not self._alike_steered(one)]
-        return list(unlike)
-
-    def _alike_steered(self, one: Shared) -> bool:
-        expected = self._truths(one.pair).get(one.name)
-        actual = self.models.port.side.parameter_gradients(one.pair.port.layer) or {}
-        laid = self._shared.layouts(one.pair).get(one.name)
-        found = actual.get(one.name) if laid is None else laid.arranged(actual)
-        if expected is None or found is None or found.size != expected.size:
-            return False
-        return relative(expected, squeezed_as(found, expected.shape)) <= ROUGH
+        differing = []
+        for one in unlike:
+            if self.steered:
+                expected = self._truths(one.pair).get(one.name)
+                actual = self.models.port.side.parameter_gradients(one.pair.port.layer) or {}
+                laid = self._shared.layouts(one.pair).get(one.name)
+                found = actual.get(one.name) if laid is None else laid.arranged(actual)
+                found = None if expected is None or found is None else squeezed_as(found, expected.shape)
+                if expected is not None and found is not None and relative(expected, found) <= ROUGH:
+                    continue
+            differing.append(one)
+        return differing
 
     def has_code(self) -> bool:
         """Tell whether a model's code makes tensors between the frameworks' layers; reshapes do not count."""
@@ -451,8 +442,18 @@ class PairJudge(CodeJudge):
         apart = max(self._gradients_of(pair, "outputs"))
         try:
             found = self._measured(reruns, inherited)
-        except NotReplayed as error:
-            return self._not_replayed(reruns, inherited, apart, error)
+        except NotReplayed as error:  # then the models' runs must tell
+            reason, unknown = f"it cannot be run by itself: {error}", Closeness.NOT_COMPARABLE
+            backward = [self._verdict(pair, "backward", apart, unknown, None, reason)] if reruns.backward else []
+            if reruns.backward:
+                with suppress(NotReplayed):
+                    measured, _ = self._measured(replace(reruns, forward=True), inherited)
+                    return [self._decide(pair, "forward", inherited, measured), *backward]
+            if inherited <= self.noise and not self._agree(pair):
+                far = {reruns.output_name(link): self.compare.output_apart(pair, link) for link in outputs}
+                worst = only(*max(far.items(), key=itemgetter(1)))
+                return [self._decide(pair, "forward", inherited, [worst]), *backward]
+            return [self._verdict(pair, "forward", inherited, unknown, None, reason), *backward]
         directions: tuple[tuple[Direction, float], ...] = ("forward", inherited), ("backward", apart)
         decided = [
             self._decide(pair, direction, before, measured)
@@ -465,22 +466,6 @@ class PairJudge(CodeJudge):
         if self._repeats_itself(reruns, 0) and self._repeats_itself(reruns, 1):
             return decided
         return [one.not_comparable(STATE) for one in decided]
-
-    def _not_replayed(
-        self, reruns: PairReruns, inherited: float, apart: float, error: NotReplayed
-    ) -> list[LayerVerdict]:
-        """Return the verdicts about a layer that raises alone, from the models' runs."""
-        reason, unknown = f"it cannot be run by itself: {error}", Closeness.NOT_COMPARABLE
-        backward = [self._verdict(reruns.pair, "backward", apart, unknown, None, reason)] if reruns.backward else []
-        if reruns.backward:
-            with suppress(NotReplayed):
-                measured, _ = self._measured(replace(reruns, forward=True), inherited)
-                return [self._decide(reruns.pair, "forward", inherited, measured), *backward]
-        if inherited <= self.noise and not self._agree(reruns.pair):
-            far = {reruns.output_name(link): self.compare.output_apart(reruns.pair, link) for link in reruns.outputs}
-            found = only(*max(far.items(), key=itemgetter(1)))
-            return [self._decide(reruns.pair, "forward", inherited, [found]), *backward]
-        return [self._verdict(reruns.pair, "forward", inherited, unknown, None, reason), *backward]
 
     def _repeats_itself(self, reruns: PairReruns, number: Literal[0, 1]) -> bool:
         """Tell whether a layer repeats its results of the model's run, given the same inputs.

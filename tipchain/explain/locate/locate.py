@@ -418,9 +418,8 @@ class Locator:
             now = self._paired(copies, runs, ROUGH)
             now.matching = replace(now.matching, pairs=tuple(one for one in now.matching.pairs if one.port.key in keys))
             code = now.first_code()
-            nan = any(
-                self.store.has_nan(one.stored) for one in runs.reference.values
-            )  # float32 has no numbers as large
+            # Float32 may have no numbers as large.
+            nan = any(self.store.has_nan(one.stored) for one in runs.reference.values)
             if code is None and (double or (now.parting() is None and not nan)):
                 break
             if code is None or not double:

@@ -334,9 +334,16 @@ def match_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], clos
         found += _align(ours_left, [one for one in second if one.path not in port_paired], close)
     left = _unmatched((ours, theirs), found)
     containers = _containers(reference, port, found, (ours, theirs))
+    wholes: dict[int, CallPair] = {}  # the smallest paired container around each call that is in no pair, once
+    for side, (trace, calls) in enumerate(zip((reference, port), left, strict=True)):
+        holding = {(pair.port if side else pair.reference).number: pair for pair in containers}
+        for call in (one for one in calls if not hands_on(one)):
+            holder = next((holding[one.number] for one in trace.around(call) if one.number in holding), None)
+            if holder is not None:
+                wholes[holder.port.number] = replace(holder, whole=True)
     reference_only, port_only = left
     return Matching(
-        pairs=tuple(sorted([*found, *_wholes(containers, left, (reference, port))], key=lambda pair: pair.port.ended)),
+        pairs=tuple(sorted([*found, *wholes.values()], key=lambda pair: pair.port.ended)),
         containers=tuple(containers),
         reference_only=reference_only,
         port_only=port_only,
@@ -628,22 +635,6 @@ def _held(trace: Trace, calls: Sequence[Call], inner: Mapping[int, Call]) -> dic
     return found
 
 
-def _wholes(
-    containers: Sequence[CallPair], left: tuple[Sequence[Call], Sequence[Call]], traces: tuple[Trace, Trace]
-) -> list[CallPair]:
-    """Return the smallest paired container around each call that is in no pair, once."""
-    found: dict[int, CallPair] = {}
-    for side, calls in enumerate(left):
-        paired = {(pair.port if side else pair.reference).number: pair for pair in containers}
-        for call in calls:
-            if hands_on(call):
-                continue
-            holder = next((paired[one.number] for one in traces[side].around(call) if one.number in paired), None)
-            if holder is not None:
-                found[holder.port.number] = replace(holder, whole=True)
-    return list(found.values())
-
-
 # Tensors of two runs held against each other, each pair once.
 
 
@@ -756,7 +747,15 @@ class Comparer:
         in_turn = len(left) == len(free) and all(
             self.layout(ours[one], theirs[other]) for one, other in zip(left, free, strict=True)
         )
-        pairs = list(zip(left, free, strict=True)) if in_turn else self._aligned(ours, theirs, left, free)
+        pairs = list(zip(left, free, strict=True)) if in_turn else []
+        if not in_turn:  # those, in order on both sides, of which most hold the same values, and then most fit
+            most, others = len(left) + len(free), [theirs[number] for number in free]
+            scores = [
+                [0.0 if self.layout(one, other) is None else 1.0 + most * self._same(one, other) for other in others]
+                for one in (ours[number] for number in left)
+            ]
+            best = best_pairs(np.array(scores).reshape(len(left), len(free)))
+            pairs = [(left[i], free[j]) for i, j in best]
         for one, other in pairs:
             link(one, other)
         for one in list(left):
@@ -764,17 +763,6 @@ class Comparer:
                 link(one, other)
                 break
         return sorted(found, key=lambda each: each.ours)
-
-    def _aligned(
-        self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue], left: Sequence[int], free: Sequence[int]
-    ) -> list[tuple[int, int]]:
-        """Return the pairs of two sequences, both in order, of which most hold the same values, and then most fit."""
-        most, others = len(left) + len(free), [theirs[number] for number in free]
-        scores = [
-            [0.0 if self.layout(one, other) is None else 1.0 + most * self._same(one, other) for other in others]
-            for one in (ours[number] for number in left)
-        ]
-        return [(left[i], free[j]) for i, j in best_pairs(np.array(scores).reshape(len(left), len(free)))]
 
     def _same(self, one: TracedValue, other: TracedValue) -> bool:
         layout = self.layout(one, other)

@@ -232,7 +232,13 @@ class DrawComparer:
         if elsewhere:
             masks = all(one.rate is not None for several in draws for one in several)
             return masks and not {one.size for one in draws[0]} & {one.size for one in draws[1]}
-        return _other_features(draws[0][0], draws[1][0])
+        # One mask drops single elements and the other whole channels or samples, or the same of all samples. One that is
+        # shorter along an axis in the middle may be one of which the rest is not used.
+        (one, *_), (other, *_) = draws
+        sizes = list(zip(one.shape, other.shape, strict=False))
+        alike = len(one.shape) == len(other.shape) and all(a == b or 1 in (a, b) for a, b in sizes)
+        masks = one.kind == other.kind == "uniform" and (one.rate, other.rate) != (None, None)
+        return bool(masks and alike and sizes and any(a != b for a, b in (sizes[0], sizes[-1])))
 
     def _told(self, ours: int | None, theirs: int | None, *, sure: bool) -> UnlikeDraw:
         place = self.places[1][theirs or 0] if ours is None else self.places[0][ours]
@@ -270,17 +276,6 @@ def _drawing(run: TracedRun, number: int) -> str:
     """Return the innermost layer that was running when numbers were drawn."""
     inside = [call for call in run.trace.calls if number in call.drawn]
     return max(inside, key=lambda call: call.number).path if inside else ""
-
-
-def _other_features(ours: Draw, theirs: Draw) -> bool:
-    """Tell whether one mask drops single elements and the other whole channels or samples, or the same of all samples.
-
-    A mask that is shorter along an axis in the middle may be one of which the rest is not used.
-    """
-    one, other = ours.shape, theirs.shape
-    alike = len(one) == len(other) and all(a == b or 1 in (a, b) for a, b in zip(one, other, strict=True))
-    masks = ours.kind == theirs.kind == "uniform" and (ours.rate, theirs.rate) != (None, None)
-    return bool(masks and alike and one and (one[-1] != other[-1] or one[0] != other[0]))
 
 
 def judge_draws(

@@ -243,9 +243,8 @@ def steps_after(side: LiveSide, steps: Sequence[LayoutStep], layer: Callable[[st
     """Return the functions called after a layer; ``layer`` returns one by its path."""
 
     def call(name: str, value: Tensor) -> Tensor:
-        return getattr(side.functional, name)(
-            value
-        )  # looked up when it is called: what stands in its place then is meant
+        # Looked up when it is called: what stands in its place then is meant.
+        return getattr(side.functional, name)(value)
 
     return [partial(call, step.name) if step.function else layer(step.name) for step in steps]
 

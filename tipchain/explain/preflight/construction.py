@@ -230,29 +230,27 @@ def check_flags(
                 effect="elsewhere" if minding else "none",
             )
         )
-    else:
-        found += [one for pair in pairs for one in _modes(pair)]
+    for pair in pairs if bool(reference.training) == bool(port.training) else ():
+        ours, theirs = kind_of(pair.reference, 0), kind_of(pair.port, 1)
+        if ours is None or ours is not theirs or pair.reference.training == pair.port.training:
+            continue
+        if _minds_mode(pair.reference, 0) and _minds_mode(pair.port, 1):
+            modes = f"is in {_word(pair.port)} mode, torch's in {_word(pair.reference)} mode"
+            found.append(
+                difference(
+                    "mode",
+                    (f"training={pair.reference.training}", f"training={pair.port.training}"),
+                    f"{name_of(pair)} {modes}, and the models' own modes agree",
+                    f"call `{_word(pair.reference)}()` of `{pair.port_path}`",
+                    code="setting",
+                    paths=pair.paths,
+                )
+            )
     return found if tensors is None else [*found, *_dtypes(tensors)]
 
 
 def _word(layer: Model) -> str:
     return "train" if layer.training else "eval"
-
-
-def _modes(pair: PairedLayers) -> Iterator[Diagnosis]:
-    ours, theirs = kind_of(pair.reference, 0), kind_of(pair.port, 1)
-    if ours is None or ours is not theirs or pair.reference.training == pair.port.training:
-        return
-    if _minds_mode(pair.reference, 0) and _minds_mode(pair.port, 1):
-        yield difference(
-            "mode",
-            (f"training={pair.reference.training}", f"training={pair.port.training}"),
-            f"{name_of(pair)} is in {_word(pair.port)} mode, torch's in {_word(pair.reference)} mode, "
-            "and the models' own modes agree",
-            f"call `{_word(pair.reference)}()` of `{pair.port_path}`",
-            code="setting",
-            paths=pair.paths,
-        )
 
 
 def _minds_mode(layer: Model, side: Literal[0, 1]) -> bool:

@@ -311,7 +311,13 @@ def check_parameters(tensors: Tensors) -> list[Diagnosis]:
             found += [] if pair.layers in joined else _alone(tensors, pair)
         elif not pair.fits:
             expected, actual = str(list(pair.ours.shape)), str(list(pair.theirs.shape))
-            if not _divided(tensors, pair.ours, pair.theirs):
+            prints = print_of(tensors.array(pair.ours)), print_of(port_array(pair.theirs))
+            references, ports = ([slot for layer in side for slot in layer.slots] for side in tensors.unmatched)
+            # One side may keep one tensor of the other's in two, as layers for inputs that the other joins.
+            divided = any(sum_of([prints[1], print_of(port_array(slot))]) == prints[0] for slot in ports)
+            if not divided and not any(
+                sum_of([prints[0], print_of(tensors.array(slot))]) == prints[1] for slot in references
+            ):
                 told = f"{port_name(pair.theirs)} is {actual} in torch's layout, torch's {pair.ours.name} is {expected}"
                 fix = f"make `{pair.layers.port}` so that its {pair.leaf} is {expected} in torch's layout"
                 found.append(difference("shape", (expected, actual), told, fix, code="parameter", paths=pair.paths))
@@ -445,15 +451,6 @@ def _joined_otherwise(tensors: Tensors, layers: LayerPair) -> bool:
         prints[side].extend(print_of(read(slot)) for slot in slots)
     ours, theirs = map(sum_of, prints)
     return ours == theirs
-
-
-def _divided(tensors: Tensors, ours: TensorSlot, theirs: TensorSlot) -> bool:
-    """Tell whether one side keeps one tensor of the other's in two, as layers for inputs that the other joins."""
-    expected, actual = print_of(tensors.array(ours)), print_of(port_array(theirs))
-    references, ports = ([slot for layer in side for slot in layer.slots] for side in tensors.unmatched)
-    return any(sum_of([actual, print_of(port_array(one))]) == expected for one in ports) or any(
-        sum_of([expected, print_of(tensors.array(one))]) == actual for one in references
-    )
 
 
 def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Diagnosis | None:
