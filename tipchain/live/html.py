@@ -108,7 +108,15 @@ def detail_sections(report: AlignmentReport) -> Iterator[PageSection]:
             "everything": root.rows() <= FEW,
         }
         yield PageSection("layers", "Layers", tree)
-    curves = list(curve_plots(report.curves))
+    # A plot for each pair of curves that is known, and one for each other curve but those along depth.
+    known = {name for pair in PAIRS for name in (pair.reference, pair.port, pair.allowed)}
+    both = [pair for pair in PAIRS if report.curves.get(pair.reference) and report.curves.get(pair.port)]
+    curves = [chart for pair in both for chart in _both(pair, report.curves)]
+    for name, values in report.curves.items():
+        if name not in known and not name.startswith("depth/") and values:
+            chart = Chart(name=name, labels=("step", name), x=_ends(len(values)), y=linear(values))
+            chart.line(range(len(values)), values, "port")
+            curves.append(chart)
     if curves:
         yield PageSection("curves", "Training", curves)
     if report.histograms:
@@ -296,19 +304,6 @@ PAIRS = (
         "RMS of the updates",
     ),
 )
-
-
-def curve_plots(curves: Mapping[str, Sequence[float]]) -> Iterator[Chart]:
-    """Yield a plot for each pair of curves that is known, and one for each other curve but those along depth."""
-    known = {name for pair in PAIRS for name in (pair.reference, pair.port, pair.allowed)}
-    for pair in PAIRS:
-        if curves.get(pair.reference) and curves.get(pair.port):
-            yield from _both(pair, curves)
-    for name, values in curves.items():
-        if name not in known and not name.startswith("depth/") and values:
-            chart = Chart(name=name, labels=("step", name), x=_ends(len(values)), y=linear(values))
-            chart.line(range(len(values)), values, "port")
-            yield chart
 
 
 def _both(pair: Pair, curves: Mapping[str, Sequence[float]]) -> Iterator[Chart]:

@@ -184,7 +184,8 @@ def loop_causes(recipe: Recipe, step: int) -> tuple[Diagnosis, ...]:
     """Return the first quantity in which two loops part by ``step``; lending shows its share."""
     taken = Lockstep(recipe, measured=True)
     search, number = _Search(taken), 0
-    while number <= step or (search.goes_on and number < recipe.asked.iterations):
+    # Later steps tell more of an update that is yet to come.
+    while number <= step or (search.waiting and not search.found and number < recipe.asked.iterations):
         taken.step(number)
         search.step(number)
         number += 1
@@ -253,32 +254,27 @@ class _Search:
         self.taken = taken
         self.reference, self.port = Watch(taken.reference), Watch(taken.port)
         self.moved = Watch(taken.moved or taken.reference)
-        self._found: list[Diagnosis] = []
-        self._waiting: Diagnosis | None = None
+        self.found: list[Diagnosis] = []
+        self.waiting: Diagnosis | None = None
         self._returned: Diagnosis | None = None
         self._paths, self.number = taken.recipe.paths, 0
         self.ends: dict[str, tuple[Array, Array]] = {}
 
     @property
-    def goes_on(self) -> bool:
-        """Whether later steps tell more: of an update that is yet to come."""
-        return not self._found and self._waiting is not None
-
-    @property
     def partings(self) -> list[Diagnosis]:
         """The first parting; after one before an update, that of the update's gradients too."""
-        return self._found or [one for one in (self._waiting or self._returned,) if one]
+        return self.found or [one for one in (self.waiting or self._returned,) if one]
 
     def step(self, number: int) -> None:
         """Compare the last step's actions and results, unless a parting is known."""
-        if self._found:
+        if self.found:
             return
         self.number = number
         # What parts before an update and is undone there, such as the scale of a loss, is none.
-        self._waiting = self._waiting or next(self._before_update(number), None)
-        self._found = next(self._in_update(number), []) or list(self._after_update(number))[:1]
+        self.waiting = self.waiting or next(self._before_update(number), None)
+        self.found = next(self._in_update(number), []) or list(self._after_update(number))[:1]
         if self.port.updates:
-            self._waiting = None
+            self.waiting = None
         for apart in [] if self._returned else self.taken.losses_apart():
             message = f"after step {number} {apart.told(self._paths)}, though gradients and parameters agree"
             fix = "return the loss that the reference returns: before, or after, it is divided"
@@ -330,11 +326,11 @@ class _Search:
                 lines = self._lines(r"sched\w*\.step\(", else_at=places)
                 yield [self._parting("learning-rate", f"at step {number} {rates}{stepped}", fix, lines)]
             for apart in self._gradients_apart(*(one.gradients for one in updates))[:1]:
-                agreed = "" if self._waiting else ", though the gradients after backward agree"
+                agreed = "" if self.waiting else ", though the gradients after backward agree"
                 message = f"at step {number}, as the optimizer gets it, {apart.told(self._paths)}{agreed}"
                 fix = "unscale and clip the port's gradients between backward and the update as the reference does"
                 lines = self._lines(r"^(?!\s*def ).*(clip|unscale)", else_at=places)
-                yield [*([self._waiting] if self._waiting else []), self._parting("clipping", message, fix, lines)]
+                yield [*([self.waiting] if self.waiting else []), self._parting("clipping", message, fix, lines)]
 
     def _rates(self, expected: Moment, actual: Moment) -> str:
         """Return which learning rate differs, with both values, or "" where none does."""

@@ -343,7 +343,17 @@ class _Matching:
     ) -> None:
         self.models = torch_model, paddle_model
         self.names = with_ignored(names, tuple(ignore), torch_model, paddle_model)
-        refuse(_bad_names(self.names, torch_model, paddle_model))
+        bad = [f"names: {one.key}: {one.message}" for one in unknown_names(self.names, torch_model, paddle_model)]
+        state, seen = paddle_model.state_dict(), dict[str, str]()
+        for old, new in self.names.items():
+            target = Target.parse(new)
+            for one in target.names if not old.startswith(NOT_IN_TORCH) and new != NOT_IN_PORT else ():
+                if target.turned and one in state and sum(size != 1 for size in state[one].shape) > 2:
+                    bad.append(f"names: {old} goes to {new}, and {one} {list(state[one].shape)} is no matrix")
+                if one in seen:
+                    bad.append(f"names: {seen[one]} and {old} both go to {one}")
+                seen[one] = old
+        refuse(bad)
         torch, paddle = matchable_layers(torch_model, paddle_model, self.names)
         refuse(
             [
@@ -574,20 +584,6 @@ def refuse(problems: Sequence[str]) -> None:
     """Raise one error with all problems, if there are any."""
     if problems:
         raise UnmatchedError(problems)
-
-
-def _bad_names(names: Mapping[str, str], torch_model: Model, paddle_model: Model) -> list[str]:
-    found = [f"names: {one.key}: {one.message}" for one in unknown_names(names, torch_model, paddle_model)]
-    state, seen = paddle_model.state_dict(), dict[str, str]()
-    for old, new in names.items():
-        target = Target.parse(new)
-        for one in target.names if not old.startswith(NOT_IN_TORCH) and new != NOT_IN_PORT else ():
-            if target.turned and one in state and sum(size != 1 for size in state[one].shape) > 2:
-                found.append(f"names: {old} goes to {new}, and {one} {list(state[one].shape)} is no matrix")
-            if one in seen:
-                found.append(f"names: {seen[one]} and {old} both go to {one}")
-            seen[one] = old
-    return found
 
 
 def _is_neutral(slot: TensorSlot) -> bool:

@@ -701,15 +701,6 @@ class CodeJudge:
                 return [self._parameter(one, calls, f"gives {theirs.path}.{one.name} another gradient")]
         return []
 
-    def gives_own(self, unlike: Sequence[Shared]) -> list[LayerVerdict]:
-        """Return the verdicts about code that hands another gradient, or none, to a parameter of its layer's own."""
-        return [
-            self._parameter(
-                one, (one.pair.reference, one.pair.port), f"gives its parameter {one.name} another gradient, or none"
-            )
-            for one in unlike
-        ]
-
     def _parameter(self, one: Shared, calls: Calls, what: str) -> LayerVerdict:
         return replace(self._code(calls, one.apart / one.size if one.size else inf, what), direction="backward")
 

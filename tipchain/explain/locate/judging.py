@@ -211,7 +211,14 @@ class PairJudge(CodeJudge):
                 changed = self.changed_gradient(far)
                 unlike = [] if self.alike_inside else self._shared.beyond(ROUGH)
                 changed = changed or self.used_elsewhere(done.forward, self._by_themselves(unlike))
-                changed = changed or self.gives_own(self._by_themselves(self._own))
+                changed = changed or [
+                    self._parameter(
+                        one,
+                        (one.pair.reference, one.pair.port),
+                        f"gives its parameter {one.name} another gradient, or none",
+                    )
+                    for one in self._by_themselves(self._own)
+                ]
                 done.backward += changed
                 done.loose |= {id(one): inf for one in changed}
         verdicts = (*done.forward, *reversed(done.backward))

@@ -263,12 +263,12 @@ class DrawComparer:
 def _places(events: Sequence[Draw | str]) -> list[Place]:
     """Return where each draw stands: between which calls, the n-th of a layer being another than its first."""
     found: list[Place] = []
-    calls = [(number, one) for number, one in enumerate(events) if isinstance(one, str)]
     for at, one in enumerate(events):
         if isinstance(one, Draw):
-            before = [name for number, name in calls if number < at]
-            after = [name for number, name in calls if number > at]
-            found.append((before[-1] if before else "", after[0] if after else ""))
+            before, after = (
+                (name for name in some if isinstance(name, str)) for some in (events[:at][::-1], events[at:])
+            )
+            found.append((next(before, ""), next(after, "")))
     return found
 
 

@@ -30,23 +30,6 @@ CONVENTIONS = ("momentum", "axis", "dim", "format", "dtype", "name", "device", "
 """Words in names of attributes that the frameworks mean differently, or that compute nothing."""
 
 
-def compare_own(pair: PairedLayers) -> Iterator[Diagnosis]:
-    """Yield the plain attributes of one name that differ; their effect is measured."""
-    ours, theirs = _attributes(pair.reference), _attributes(pair.port)
-    for name, expected in ours.items():
-        actual = theirs.get(name)
-        if type(expected) is not type(actual) or same(expected, actual):
-            continue
-        yield difference(
-            name.replace("_", "-").lower(),
-            (f"{name}={expected!r}", f"{name}={actual!r}"),
-            f"{name_of(pair)} ({type(pair.port).__name__}) has {name}={actual!r} where torch's has {name}={expected!r}",
-            f"set `{name}` of {place_of(pair)} to {expected!r}",
-            paths=pair.paths,
-            effect="none",
-        )
-
-
 def _attributes(layer: object) -> dict[str, object]:
     """Return a layer's attributes that are numbers, strings, truth values or tuples of them, without underscores."""
     found = {name.lstrip("_"): plain(value) for name, value in vars(layer).items() if _is_plain(value)}
@@ -78,7 +61,22 @@ def check_layers(pairs: Iterable[PairedLayers]) -> list[Diagnosis]:
         ours, theirs = kind_of(pair.reference, 0), kind_of(pair.port, 1)
         own = not (runs_as_built(pair.reference, 0) and runs_as_built(pair.port, 1))
         if ours is None or theirs is None:
-            found += compare_own(pair)
+            # Plain attributes of one name are compared; their effect is measured.
+            own_of_port = _attributes(pair.port)
+            for name, expected in _attributes(pair.reference).items():
+                actual = own_of_port.get(name)
+                if type(expected) is not type(actual) or same(expected, actual):
+                    continue
+                kind = type(pair.port).__name__
+                cause = difference(
+                    name.replace("_", "-").lower(),
+                    (f"{name}={expected!r}", f"{name}={actual!r}"),
+                    f"{name_of(pair)} ({kind}) has {name}={actual!r} where torch's has {name}={expected!r}",
+                    f"set `{name}` of {place_of(pair)} to {expected!r}",
+                    paths=pair.paths,
+                    effect="none",
+                )
+                found.append(cause)
         elif ours is theirs:
             found += _compare(pair, ours)
         elif not own and not computes_the_same(pair, (ours, theirs)):  # a user's own forward is judged by its results
