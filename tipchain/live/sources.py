@@ -134,21 +134,6 @@ def feed_case(
     return found
 
 
-def read_samples(path: Path) -> list[Array]:
-    """Return the arrays of a ``.npz`` file in its order; one of four axes or named ``samples`` holds many.
-
-    Raises:
-        RecordError: it cannot be read, or holds anything but arrays.
-        UsageError: it holds none.
-    """
-    found: list[Array] = []
-    for name, array in read_npz(path).items():
-        found.extend(array if array.ndim and (array.ndim > 3 or name == "samples") else [array])
-    if not found:
-        raise UsageError(f"{path}: has no arrays\n  expected: raw samples")
-    return found
-
-
 NONE = "none"
 """Name on the command line where one side has no such callable."""
 STAGE_OF = {"loss": "loss", "optimizers": "optimizer", "schedulers": "schedule", "clip": "train", "step": "step"}
@@ -346,7 +331,12 @@ def open_callables(
             continue
         found[name] = tuple(one() if isinstance(one, type) else one for one in given) if name == "loss" else given
     if asked.get("samples"):
-        found["samples"] = read_samples(Path(asked["samples"]))
+        path, raws = Path(asked["samples"]), list[Array]()
+        for name, array in read_npz(path).items():  # one of four axes, or named so, holds many
+            raws.extend(array if array.ndim and (array.ndim > 3 or name == "samples") else [array])
+        if not raws:
+            raise UsageError(f"{path}: has no arrays\n  expected: raw samples")
+        found["samples"] = raws
     for name in ("data", "metrics", "predict"):
         if specs := asked.get(name):
             made = [resolve(spec, root, side) for side, spec in zip(SIDES, specs, strict=True)]

@@ -467,8 +467,9 @@ class CodeJudge:
 
         def start(ends: Sequence[Tensor]) -> Sequence[Array | None]:
             found: list[Array | None] = [None] * len(ends)
+            starts = self.runs.reference.starts()
             for link in self.outputs:
-                array = self._starts[link.ours]
+                array = starts[link.ours]
                 if array is not None:
                     found[(link.ours, link.theirs)[number]] = link.layout.apply_gradient(array) if number else array
             return found
@@ -480,10 +481,6 @@ class CodeJudge:
         except Exception:  # noqa: BLE001  (a model may refuse what hooks hand it; then the models' runs must do)
             return False
         return True
-
-    @cached_property
-    def _starts(self) -> Sequence[Array | None]:
-        return self.runs.reference.starts()
 
     @cached_property
     def steered(self) -> Mapping[int, float]:

@@ -32,7 +32,6 @@ from tipchain.explain.locate.verdicts import (
     continued,
     frameworks_own,
     measure,
-    of_one_size,
     only,
     reason_of,
     settled,
@@ -437,7 +436,10 @@ class PairJudge(CodeJudge):
         if not outputs:
             expected, actual = ([list(value.shape) for value in call.outputs] for call in (pair.reference, pair.port))
             reason = f"its results have other shapes: expected {expected}, actual {actual}"
-            told = inherited <= self.noise and of_one_size(self.models.sides, pair)
+            sides = zip(self.models.sides, (pair.reference, pair.port), strict=True)
+            # A fused layer has more parameters than one of its parts.
+            sizes = {sum(prod(one.shape) for _, one in side.parameters(call.layer)) for side, call in sides}
+            told = inherited <= self.noise and len(sizes) == 1
             closeness = Closeness.DIFFERS if told else Closeness.NOT_COMPARABLE
             return [self._verdict(pair, "forward", inherited, closeness, None, reason)]
         reruns = PairReruns(

@@ -474,20 +474,10 @@ def _projecting(side: LiveSide, model: Model, large: Sequence[LargeWeight]) -> I
 
 
 def _factored(side: LiveSide, layer: Model, name: str, found: _Projected, steps: Steps | None) -> Callable[[], None]:
-    """Have a layer's own calls give its weight no gradient, and find the projections that it would have.
+    """Have a layer's own calls give its weight no gradient, and find the projections that it would have, until the result is called.
 
     They are a product of the input and of the projected gradient of the output. The gradient itself costs as much memory
     as the weight, and a third of a run's time. Code that uses the weight elsewhere gives it its gradient as ever.
-
-    Args:
-        side: the layer's framework.
-        layer: linear, or a convolution.
-        name: of its weight.
-        found: where the projections go.
-        steps: those of a convolution.
-
-    Returns:
-        What ends this.
     """
     weight = layer._parameters["weight"]  # noqa: SLF001  (both frameworks keep a layer's own ones so)
     given: list[Tensor] = []
