@@ -233,12 +233,12 @@ def check_flags(
         if ours is None or ours is not theirs or pair.reference.training == pair.port.training:
             continue
         if _minds_mode(pair.reference, 0) and _minds_mode(pair.port, 1):
-            modes = f"is in {_word(pair.port)} mode, torch's in {_word(pair.reference)} mode"
             found.append(
                 difference(
                     "mode",
                     (f"training={pair.reference.training}", f"training={pair.port.training}"),
-                    f"{name_of(pair)} {modes}, and the models' own modes agree",
+                    f"{name_of(pair)} is in {_word(pair.port)} mode, torch's in {_word(pair.reference)} mode, "
+                    "and the models' own modes agree",
                     f"call `{_word(pair.reference)}()` of `{pair.port_path}`",
                     code="setting",
                     paths=pair.paths,
