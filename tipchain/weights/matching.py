@@ -386,7 +386,17 @@ class _Matching:
         found = match_by_structure(
             [leaf for leaf in self.torch if leaf not in taken], [leaf for leaf in self.port if leaf not in taken]
         )
-        self._leave_constants(found)
+        # What is a constant of one side is left alone: buffers of the port's, norms' frozen 1 and 0, integers of torch's own classes.
+        constant = [
+            leaf
+            for leaf in found.missing
+            if (leaf.buffer and leaf.path[-1] not in STATISTICS) or _is_neutral(self.port[leaf][1])
+        ]
+        self.kept += [_own_name(*self.port[leaf]) for leaf in constant]
+        found.missing = [leaf for leaf in found.missing if leaf not in constant]
+        constant = [leaf for leaf in found.unknown if leaf.kind == OWN_KIND and leaf.buffer and leaf.integer]
+        self.left += [self.torch[leaf][1].name for leaf in constant]
+        found.unknown = [leaf for leaf in found.unknown if leaf not in constant]
         targets: dict[Leaf, Target] = {}
         problems: list[str] = []
         likely: dict[str, tuple[str, ...]] = {}
@@ -423,19 +433,6 @@ class _Matching:
             left=tuple(self.left),
             assumed=tuple(self.assumed),
         )
-
-    def _leave_constants(self, found: Structure) -> None:
-        """Leave alone what is a constant of one side: buffers of the port's, norms' frozen 1 and 0, integers of torch's own classes."""
-        constant = [
-            leaf
-            for leaf in found.missing
-            if (leaf.buffer and leaf.path[-1] not in STATISTICS) or _is_neutral(self.port[leaf][1])
-        ]
-        self.kept += [_own_name(*self.port[leaf]) for leaf in constant]
-        found.missing = [leaf for leaf in found.missing if leaf not in constant]
-        constant = [leaf for leaf in found.unknown if leaf.kind == OWN_KIND and leaf.buffer and leaf.integer]
-        self.left += [self.torch[leaf][1].name for leaf in constant]
-        found.unknown = [leaf for leaf in found.unknown if leaf not in constant]
 
     def _refusal(
         self, problems: Sequence[str], found: Structure, taken: AbstractSet[Leaf], likely: dict[str, tuple[str, ...]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -33,6 +32,7 @@ from tipchain.explain.locate.verdicts import FINE, Closeness, Direction, LayerVe
 from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.frameworks.live_models import LiveSide
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGLE
+from tipchain.weights.structure import group_by
 
 Calls = tuple[Call, Call]
 Changed = tuple[float, CallPair, TracedValue, TracedValue]
@@ -449,9 +449,7 @@ class CodeJudge:
         """
         models, root = self.models[number], self.runs[number].trace.calls[0]
         side = models.side
-        given = defaultdict[CallKey, list[tuple[CallPair, TensorLink]]](list)
-        for pair, link in self._agreeing:
-            given[(pair.reference, pair.port)[number].key].append((pair, link))
+        given = group_by(self._agreeing, lambda one: (one[0].reference, one[0].port)[number].key)
 
         def put(pair: CallPair, link: TensorLink, made: Tensor) -> Tensor:
             array = wanted(pair.reference.outputs[link.ours])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -536,10 +537,8 @@ def _align(ours: Sequence[Call], theirs: Sequence[Call], close: Close) -> list[C
     if not ours or not theirs:
         return []
     scores = np.array([[_score(one, other, close) for other in theirs] for one in ours])
-    found: dict[tuple[str, str], list[tuple[Call, Call]]] = defaultdict(list)
-    for i, j in best_pairs(scores):
-        found[ours[i].path, theirs[j].path].append((ours[i], theirs[j]))
-    turns = (_same_turns(pairs, close) for pairs in found.values())
+    both = [(ours[i], theirs[j]) for i, j in best_pairs(scores)]
+    turns = (_same_turns(pairs, close) for pairs in group_by(both, lambda pair: (pair[0].path, pair[1].path)).values())
     return [CallPair(reference=one, port=other) for pairs in turns for one, other in pairs]
 
 
@@ -628,11 +627,8 @@ def _held(trace: Trace, calls: Sequence[Call], inner: Mapping[int, Call]) -> dic
     for number, call in enumerate(calls):
         for around in trace.around(call):
             below[around.number].add(number)
-    found: dict[frozenset[int], list[Call]] = defaultdict(list)
-    for call in trace.calls:
-        if call.number in below and call.number not in inner:
-            found[frozenset(below[call.number])].append(call)
-    return found
+    holders = [call for call in trace.calls if call.number in below and call.number not in inner]
+    return group_by(holders, lambda call: frozenset(below[call.number]))
 
 
 # Tensors of two runs held against each other, each pair once.
@@ -740,7 +736,10 @@ class Comparer:
                 left.remove(one)
                 free.remove(other)
 
-        words, port_words = ({_word(name): n for n, name in enumerate(names)} for names in (our_names, their_names))
+        words, port_words = (  # the tensors' names without the positions before them
+            {re.sub(r"^(\d+(\.|$))+", "", name): number for number, name in enumerate(names)}
+            for names in (our_names, their_names)
+        )
         for word, number in words.items():
             if word and number in left and port_words.get(word) in free:
                 link(number, port_words[word])
@@ -843,11 +842,3 @@ class Comparer:
         if key not in self._known:
             self._known[key] = self._relative(one.gradient, other.gradient, layout, gradient=True)
         return self._known[key]
-
-
-def _word(name: str) -> str:
-    """Return the name of a tensor without the positions before it; empty where it has none but those."""
-    parts = name.split(".")
-    while parts and parts[0].isdigit():
-        parts.pop(0)
-    return ".".join(parts)
