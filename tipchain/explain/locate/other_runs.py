@@ -23,6 +23,7 @@ from tipchain.framework_types import Array, Model, Nested
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.frameworks.randomness import Draw, Draws, partners_of
 from tipchain.numbers.tolerance import ROUGH
+from tipchain.weights.structure import group_by
 
 if TYPE_CHECKING:
     from tipchain.explain.locate.locate import Located
@@ -296,12 +297,9 @@ def judge_draws(
 def explain_draws(found: Located, unlike: Sequence[UnlikeDraw], *, training: bool) -> list[Diagnosis]:
     """Return a cause for each kind of difference between the draws of two runs in train mode, or in eval mode."""
     ours, theirs = (len(run.draws.made) for run in (found.reference, found.port))
-    causes: dict[tuple[str, str], list[tuple[UnlikeDraw, Diagnosis]]] = {}
-    for one in unlike:
-        cause = _tell(one, training=training)
-        causes.setdefault((cause.code, cause.name), []).append((one, cause))
+    told = [(one, _tell(one, training=training)) for one in unlike]
     made = []
-    for several in causes.values():
+    for several in group_by(told, lambda both: (both[1].code, both[1].name)).values():
         (first, cause), *others = several
         never = first.port is None and first.port_path and not first.called  # then the code around it lacks the call
         path = first.port_path.rpartition(".")[0] if never else first.place

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
@@ -25,6 +24,7 @@ from tipchain.facts.settings import UNTOLD, LayerKind, Trait, plain, same, tidy
 from tipchain.framework_types import Model, Setting
 from tipchain.numbers.tolerance import SAME_SINGLE
 from tipchain.weights.sides import join
+from tipchain.weights.structure import group_by
 
 CONVENTIONS = ("momentum", "axis", "dim", "format", "dtype", "name", "device", "version", "scale", "path", "inplace")
 """Words in names of attributes that the frameworks mean differently, or that compute nothing."""
@@ -264,22 +264,17 @@ def _minds_mode(layer: Model, side: Literal[0, 1]) -> bool:
 
 def _dtypes(tensors: Tensors) -> Iterator[Diagnosis]:
     """Yield the dtypes that differ, each with the parameters that have it."""
-    apart: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
-    for pair in tensors.pairs:
-        ours, theirs = pair.ours, pair.theirs
-        if ours is None or theirs is None or not (is_floating(ours) and is_floating(theirs)):
-            continue
-        if ours.dtype != theirs.dtype:
-            apart[ours.dtype, theirs.dtype].append((port_name(theirs), pair.layers.port))
-    for (expected, actual), names in apart.items():
-        shown = listed([name for name, _ in names], SHOWN)
+    both = ((pair.ours, pair.theirs, pair.layers.port) for pair in tensors.pairs if pair.ours and pair.theirs)
+    apart = [one for one in both if is_floating(one[0]) and is_floating(one[1]) and one[0].dtype != one[1].dtype]
+    for (expected, actual), names in group_by(apart, lambda one: (one[0].dtype, one[1].dtype)).items():
+        shown = listed([port_name(theirs) for _, theirs, _ in names], SHOWN)
         yield difference(
             "dtype",
             (f"torch.{expected}", f"paddle.{actual}"),
             f"{len(names)} parameters of the port are {actual}, torch's {expected}: {shown}",
             f"call `to(dtype='{expected}')` of the port, or of the layers of {shown}",
             code="setting",
-            paths=("", common_path(path for _, path in names)),
+            paths=("", common_path(path for *_, path in names)),
         )
 
 
@@ -360,8 +355,10 @@ class _Pairs:
         inner = {key for key, call in self.calls.items() if not call.whole}
         paths = {*self.given, *inner}
         order = {path: number for number, path in enumerate(self.reference)}
+        given = {key: (call.reference.inputs, call.port.inputs) for key, call in self.calls.items()}
+        shapes = {key: (ours[0].shape, theirs[0].shape) for key, (ours, theirs) in given.items() if ours and theirs}
         known = {
-            pair: PairedLayers(pair[0], self.reference[pair[0]], pair[1], self.port[pair[1]], self._shapes(pair))
+            pair: PairedLayers(pair[0], self.reference[pair[0]], pair[1], self.port[pair[1]], shapes.get(pair))
             for pair in paths
             if pair[0] in self.reference and pair[1] in self.port
         }
@@ -374,12 +371,6 @@ class _Pairs:
                 known.setdefault(both, PairedLayers(both[0], self.reference[both[0]], both[1], self.port[both[1]]))
                 self.given.add(both)
         self.found = sorted(known.values(), key=lambda one: order[one.reference_path])
-
-    def _shapes(self, paths: tuple[str, str]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        call = self.calls.get(paths)
-        if call is None or not call.reference.inputs or not call.port.inputs:
-            return None
-        return call.reference.inputs[0].shape, call.port.inputs[0].shape
 
     def freezes(self, one: Diagnosis) -> bool:
         """Tell whether a finding is about a normalization that both freeze: torch by its mode, Paddle by an argument."""

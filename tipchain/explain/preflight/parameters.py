@@ -21,6 +21,7 @@ from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_SINGLE
 from tipchain.weights.files import array_of, view_of
 from tipchain.weights.matching import match_models, matchable_layers
 from tipchain.weights.sides import LayerTensors, TensorSlot, stack, without
+from tipchain.weights.structure import group_by
 
 # Which tensor of torch's model is which of the port's, layer by layer, in torch's layout.
 
@@ -172,12 +173,9 @@ class Tensors:
         return (slot for layer in layers for slot in layer.slots)
 
     @cached_property
-    def names(self) -> Mapping[Print, list[str]]:
-        """Names of torch's tensors by what they hold."""
-        found: dict[Print, list[str]] = defaultdict(list)
-        for slot in self.torch_slots:
-            found[print_of(self.array(slot))].append(slot.name)
-        return found
+    def by_print(self) -> Mapping[Print, list[TensorSlot]]:
+        """Torch's tensors by what they hold."""
+        return group_by(self.torch_slots, lambda slot: print_of(self.array(slot)))
 
     def array(self, slot: TensorSlot) -> Array:
         """Return the values of a tensor of torch's."""
@@ -474,7 +472,8 @@ def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: Tensor
 
     def elsewhere() -> str | None:
         print_ = print_of(actual.astype(expected.dtype, copy=False))
-        held = [name for name in tensors.names.get(print_, ()) if name != ours.name] if any(print_[1:]) else []
+        alike = tensors.by_print.get(print_, ()) if any(print_[1:]) else ()
+        held = [slot.name for slot in alike if slot.name != ours.name]
         return held[0] if len(held) == 1 else None
 
     code, what, fix = describe_values(expected, actual, elsewhere)
@@ -508,12 +507,9 @@ def _equal(expected: Array, actual: Array, tolerance: float) -> bool:
 def _frozen(tensors: Tensors) -> Iterator[Diagnosis]:
     """Yield the parameters that one side trains and the other does not."""
     for wanted in (True, False):
-        apart = [
-            (pair.layers, port_name(pair.theirs))
-            for pair in tensors.pairs
-            if pair.ours is not None and pair.theirs is not None
-            if tensors.trained(pair.ours) is wanted is not port_trained(pair.theirs)
-        ]
+        both = ((pair.layers, pair.ours, pair.theirs) for pair in tensors.pairs if pair.ours and pair.theirs)
+        trained = ((layers, theirs) for layers, ours, theirs in both if tensors.trained(ours) is wanted)
+        apart = [(layers, port_name(one)) for layers, one in trained if port_trained(one) is not wanted]
         if not apart:
             continue
         shown = listed([name for _, name in apart], SHOWN)
