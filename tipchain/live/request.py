@@ -18,7 +18,7 @@ from tipchain.explain.locate.trace import Store, take_out
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.framework_types import Array, Function, Loader, Loss, Model, Nested, Optimizer, Options, Schedule
 from tipchain.frameworks.randomness import Draws
-from tipchain.live.arguments import check_outputs, check_pair
+from tipchain.live.arguments import check_pair
 
 DataPair = tuple[Loader, Loader]
 Built = tuple[Optimizer, Schedule]
@@ -99,7 +99,14 @@ class LiveRequest(TrainingPair):
             )
         if self.samples is not None and len(self.samples) == 0:
             raise UsageError("samples are empty: nothing to give the transforms")
-        check_outputs(self.inputs.outputs)
+        if len(chosen := self.inputs.outputs) != 2:
+            raise UsageError(
+                f"outputs is a tuple of {len(chosen)}\n  expected: (of the reference, of the port); a list takes several"
+            )
+        for one in (part for each in chosen for part in (each if isinstance(each, list) else [each])):
+            if not (one is None or isinstance(one, str | int) or callable(one)) or isinstance(one, bool):
+                kind = type(one).__name__
+                raise UsageError(f"outputs: found a {kind}\n  expected: a name, an index or a callable")
 
     @property
     def wanted(self) -> set[str]:

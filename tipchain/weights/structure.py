@@ -353,8 +353,25 @@ class _Scope:
                 pending.append(
                     ([node for node in torch if node not in partners], [node for node in paddle if node not in taken])
                 )
+        # Order of declaration decides, unless something that is known was declared in another order.
         for torch, paddle in sorted(pending, key=lambda part: len(part[0])):
-            self._by_order(torch, paddle)
+            if len(torch) != len(paddle):
+                continue  # some are unknown, or missing: which is not known either
+            if len(torch) > 1 and self.doubts:
+                self._doubt(torch, paddle, f"{self.doubts[0].expected[0]} beside it is uncertain, too")
+                continue
+            known = [(near, image) for near, image in self.decided.items() if near not in self.by_order]
+            pairs = list(zip(torch, paddle, strict=True))
+            other_order = (
+                near
+                for near, image in known
+                if any((one.start < near.start) != (other.start < image.start) for one, other in pairs)
+            )
+            if (near := next(other_order, None)) is not None:
+                self._doubt(torch, paddle, f"the two models declare it and {near.own_name} in different orders")
+                continue
+            self.decided |= dict(pairs)
+            self.by_order.update(torch if len(torch) > 1 else ())
 
     def _open(self) -> None:
         """Open the largest containers whose contents differ in number."""
@@ -409,22 +426,6 @@ class _Scope:
         partners = {**words, **equal}
         contradict = any(words.get(one, other) is not other for one, other in equal.items())
         return None if contradict or len(set(partners.values())) < len(partners) else partners
-
-    def _by_order(self, torch: Sequence[_Node], paddle: Sequence[_Node]) -> None:
-        """Decide by order of declaration, unless something that is known was declared in another order."""
-        if len(torch) != len(paddle):
-            return  # some are unknown, or missing: which is not known either
-        pairs, several = list(zip(torch, paddle, strict=True)), len(torch) > 1
-        known = [(near, image) for near, image in self.decided.items() if near not in self.by_order]
-        if several and self.doubts:
-            self._doubt(torch, paddle, f"{self.doubts[0].expected[0]} beside it is uncertain, too")
-            return
-        for near, image in known:
-            if any((one.start < near.start) != (other.start < image.start) for one, other in pairs):
-                self._doubt(torch, paddle, f"the two models declare it and {near.own_name} in different orders")
-                return
-        self.decided |= dict(pairs)
-        self.by_order.update(torch if several else ())
 
 
 # Words in names
