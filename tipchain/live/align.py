@@ -14,22 +14,23 @@ from tipchain import __version__
 from tipchain.core.files import commit
 from tipchain.core.machine import installed_versions
 from tipchain.core.progress import Pace, Progress
-from tipchain.errors import UsageError
+from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.data import check_data
 from tipchain.explain.causes.optimizers import check_optimizers
 from tipchain.explain.causes.schedules import check_schedulers
 from tipchain.explain.causes.tensors import replaced, rounded_tables
+from tipchain.explain.findings import PieceCheck
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import LayerPair, pair_layers
 from tipchain.explain.locate.other_runs import in_mode
 from tipchain.explain.locate.runs import ARGS, read_inputs
 from tipchain.explain.locate.trace import Store
-from tipchain.explain.preflight.parameters import Tensors
+from tipchain.explain.preflight.parameters import MANY, Tensors, two_initializations
 from tipchain.framework_types import Function, Loss
 from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
 from tipchain.live.arguments import as_inputs, check_models
 from tipchain.live.causes import explain, first_constructed, with_stage
-from tipchain.live.construction import check_construction, check_strangers
+from tipchain.live.construction import check_construction
 from tipchain.live.layers import differs_in_double_alone, judge_layers, locate_in_time, without_losses
 from tipchain.live.other_calls import judge_other_calls
 from tipchain.live.pieces import check_loss, check_metrics, check_steps, check_training
@@ -191,8 +192,13 @@ def _compare(asked: LiveRequest, results: LiveResults, store: Store) -> None:
     with results.erring("forward"):
         pairs = pair_layers(*asked.models, asked.names)
         tensors = Tensors(*asked.models, pairs, asked.names)
-        if strangers := check_strangers(results, tensors):
-            results.take("preflight", strangers)
+        strange = two_initializations(tensors)
+        if strange is not None and strange.compared >= MANY:  # then nothing else is worth comparing
+            finding = strange.finding
+            results.report.findings[:] = [finding]
+            cause = replace(finding, evidence="parameters whose elements are all equal were not counted")
+            reason = f"{finding.message}; nothing else was compared"
+            results.take("preflight", PieceCheck(outcome=Outcome.FAIL, reason=reason, diagnoses=(cause,)))
             return
         located = locate_in_time(asked, results, store, pairs) if "forward" in asked.wanted else None
     layers = None if located is None or differs_in_double_alone(asked, results, located) else located

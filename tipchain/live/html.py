@@ -311,10 +311,23 @@ def _both(pair: Pair, curves: Mapping[str, Sequence[float]]) -> Iterator[Chart]:
     reference, port = (list(curves[name][:count]) for name in (pair.reference, pair.port))
     allowed = list(curves.get(pair.allowed, ()))[:count] if pair.allowed else []
     steps = range(count)
+    every = max(1, -(-count // ROWS))
+    heads = [pair.step, "reference", "port", "difference", *(["allowed"] if allowed else [])]
+    rows = [
+        [
+            str(step),
+            exactly(reference[step]),
+            exactly(port[step]),
+            number(port[step] - reference[step]),
+            *([number(allowed[step]) if isfinite(allowed[step]) else "any"] if allowed else []),
+        ]
+        for step in steps
+        if step % every == 0 or step == count - 1
+    ]
     chart = Chart(
         name=pair.title, labels=(pair.step, pair.unit), x=_ends(count), y=linear([*reference, *port]),
         keys=[("line reference", "reference"), ("line port", "port")],
-        table=_curve_values(pair, reference, port, allowed),
+        table=(heads, rows),
     )  # fmt: skip
     if len(allowed) == count and allowed:
         low, high = chart.y  # chaos may allow anything: the band must not flatten the curves
@@ -357,25 +370,6 @@ def _apart(pair: Pair, reference: Sequence[float], port: Sequence[float], allowe
         chart.keys.append(("dot differs", "outside"))
         chart.words = f": outside at {many(len(outside), pair.step)}, first at {outside[0]}"
     return chart
-
-
-def _curve_values(
-    pair: Pair, reference: Sequence[float], port: Sequence[float], allowed: Sequence[float]
-) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
-    every = max(1, -(-len(reference) // ROWS))
-    steps = [step for step in range(len(reference)) if step % every == 0 or step == len(reference) - 1]
-    heads = [pair.step, "reference", "port", "difference", *(["allowed"] if allowed else [])]
-    rows = [
-        [
-            str(step),
-            exactly(reference[step]),
-            exactly(port[step]),
-            number(port[step] - reference[step]),
-            *([number(allowed[step]) if isfinite(allowed[step]) else "any"] if allowed else []),
-        ]
-        for step in steps
-    ]
-    return heads, rows
 
 
 def _ends(count: int) -> tuple[float, float]:

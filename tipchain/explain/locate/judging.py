@@ -186,7 +186,19 @@ class PairJudge(CodeJudge):
             ),
             *(each for each in done.code if f"{each.port_path}.".startswith(around)),
         ]
-        return [_less_inside(each, inside) for each in judged[call.number]]
+        found, verdicts = next((one.port_path for one in inside if one.at_fault), None), []
+        for one in judged[call.number]:
+            off = inf if one.own is None else one.own
+            # In float32 it may be as far off as its layers' rounding grows.
+            if one.method != "float64" and one.at_fault and off <= rounded(inside, one.direction):
+                reason = "as far off as its layers' rounding takes it"
+                verdicts.append(replace(one, closeness=Closeness.ROUNDING, reason=reason))
+            elif found is not None and one.at_fault:
+                reason = f"differs, as {found or 'the model'} does; its own code cannot be judged apart from that"
+                verdicts.append(one.not_comparable(reason))
+            else:
+                verdicts.append(one)
+        return verdicts
 
     def _judge_given(self, done: _Done, pair: CallPair, inherited: float) -> None:
         inputs = self.compare.inputs(pair)
@@ -633,18 +645,6 @@ def same_numbers(runs: TracedRuns) -> bool:
     """Tell whether two runs drew the same random numbers."""
     ours, theirs = (run.draws for run in runs)
     return theirs.comparable(range(len(ours.made)), range(len(theirs.made)))
-
-
-def _less_inside(verdict: LayerVerdict, inside: Sequence[LayerVerdict]) -> LayerVerdict:
-    """Return a container's verdict: in float32 it may be as far off as its layers' rounding grows, and their faults are not its own."""
-    off = inf if verdict.own is None else verdict.own
-    if verdict.method != "float64" and verdict.at_fault and off <= rounded(inside, verdict.direction):
-        return replace(verdict, closeness=Closeness.ROUNDING, reason="as far off as its layers' rounding takes it")
-    found = next((one.port_path for one in inside if one.at_fault), None)
-    if found is None or not verdict.at_fault:
-        return verdict
-    reason = f"differs, as {found or 'the model'} does; its own code cannot be judged apart from that"
-    return verdict.not_comparable(reason)
 
 
 def rounded(verdicts: Iterable[LayerVerdict], direction: Direction) -> float:

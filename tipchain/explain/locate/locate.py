@@ -379,7 +379,17 @@ class Locator:
                 if given is None or given.port.number <= place:
                     return
                 place = given.port.number
-                _correct(corrections, now, verdict, given)
+                # Code with wrong tensors, and its results, is corrected in all containers of its type.
+                holders, around = now.matching.containers, f"{verdict.port_path}."
+                kinds = [type(one.port.layer) for one in holders if one.port.path == verdict.port_path]
+                similar = [one for one in holders if one.port.parent is not None and type(one.port.layer) in kinds]
+                for one in similar:
+                    corrections.at_exit(one, now.compare.outputs(one))
+                own = given.port.path
+                inside = own.removeprefix(around) if verdict.port_path and own.startswith(around) else None
+                paths = {own, *(f"{one.port.path}.{inside}" for one in similar if inside)}
+                for other in (one for one in now.matching.pairs if one.port.path in paths):
+                    corrections.at_entry(other, now.compare.inputs(other), now.runs.port.trace)
             if self.pace.over:
                 return
             self.pace.tell("running the port in float64")
@@ -567,20 +577,6 @@ class Locator:
         if found is None:
             found = self._sketches[id(stored)] = Sketch(self.store.get(stored))
         return found
-
-
-def _correct(corrections: Corrections, judge: PairJudge, verdict: LayerVerdict, pair: CallPair) -> None:
-    """Correct code with wrong tensors, and its results, in all containers of its type."""
-    holders, around = judge.matching.containers, f"{verdict.port_path}."
-    kinds = [type(one.port.layer) for one in holders if one.port.path == verdict.port_path]
-    alike = [one for one in holders if one.port.parent is not None and type(one.port.layer) in kinds]
-    for one in alike:
-        corrections.at_exit(one, judge.compare.outputs(one))
-    inside = pair.port.path.removeprefix(around) if verdict.port_path and pair.port.path.startswith(around) else None
-    paths = {pair.port.path, *(f"{one.port.path}.{inside}" for one in alike if inside)}
-    for other in judge.matching.pairs:
-        if other.port.path in paths:
-            corrections.at_entry(other, judge.compare.inputs(other), judge.runs.port.trace)
 
 
 def _agree(ours: TracedRun, theirs: TracedRun) -> bool:

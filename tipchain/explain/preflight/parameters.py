@@ -374,7 +374,12 @@ def two_initializations(tensors: Tensors, of_values: Mapping[int, Diagnosis | No
         expected = tensors.array(ours)
         one = known[id(pair)] if id(pair) in known else _values(tensors, pair, ours, theirs)
         if one is not None and one.name == VALUES:
-            related = _are_related(expected, port_array(theirs))
+            some = [array.reshape(-1)[:ENOUGH] for array in (expected, port_array(theirs))]
+            related: bool | None = False
+            if not any(map(is_constant, some)):
+                # The correlation of two independent draws of n numbers has a standard deviation of 1 / sqrt(n - 1).
+                bound = SIGMAS / np.sqrt(some[0].size - 1)
+                related = None if bound >= 1 else not abs(np.corrcoef(some[0], some[1])[0, 1]) <= bound
             differing += related is False
             copied += related is True
             unclear += related is None
@@ -385,18 +390,6 @@ def two_initializations(tensors: Tensors, of_values: Mapping[int, Diagnosis | No
     if not differing or differing < MOST * (copied + differing):
         return None
     return Strange(differing=differing + unclear, compared=copied + differing + unclear)
-
-
-def _are_related(expected: Array, actual: Array) -> bool | None:
-    """Tell whether values that differ have to do with each other; None where there are too few to tell.
-
-    The correlation of two independent draws of n numbers has a standard deviation of 1 / sqrt(n - 1).
-    """
-    ours, theirs = (one.reshape(-1)[:ENOUGH] for one in (expected, actual))
-    if is_constant(ours) or is_constant(theirs):
-        return False
-    bound = SIGMAS / np.sqrt(ours.size - 1)
-    return None if bound >= 1 else not abs(np.corrcoef(ours, theirs)[0, 1]) <= bound
 
 
 def is_constant(array: Array) -> bool:
