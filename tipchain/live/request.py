@@ -74,13 +74,8 @@ class LiveRequest(TrainingPair):
         for name, words, known in (("stages", self.only, STAGES), ("modes", self.modes, MODES)):
             if wrong := [word for word in words if word not in known]:
                 raise UsageError(f"{name} has {wrong[0]!r}\n  expected: {', '.join(known)}")
-        for name, pair in (
-            ("loss", self.loss),
-            ("optimizers", self.optimizers),
-            (STEP, self.step),
-            (PREDICT, self.predict),
-        ):
-            check_pair(name, pair)
+        for name in ("loss", "optimizers", STEP, PREDICT):
+            check_pair(name, getattr(self, name))
         check_pair("schedulers", self.schedulers, lacking=True)
         check_pair("clip", self.clips if any(self.clips) else None, lacking=True)
         for name, value in ((STEP, self.step), ("clip", any(self.clips)), ("schedulers", self.schedulers)):
@@ -153,21 +148,10 @@ class LiveRequest(TrainingPair):
     @property
     def call(self) -> str:
         """The call as it was made; objects stand by their argument's name."""
-        objects = {
-            "loss": self.loss,
-            "optimizers": self.optimizers,
-            "schedulers": self.schedulers,
-            "clip": any(self.clips),
-            "step": self.step,
-            "data": self.data,
-            "samples": self.samples is not None,
-            "metrics": self.metrics,
-            "predict": self.predict,
-            "names": self.names,
-            "outputs": any(one is not None for one in self.inputs.outputs),
-            "equal_nan": self.equal_nan,
-        }
-        told = [f"{name}={name}" for name, value in objects.items() if value]
+        chosen = any(one is not None for one in self.inputs.outputs)
+        given = {"clip": any(self.clips), "samples": self.samples is not None, "outputs": chosen}
+        names = "loss optimizers schedulers clip step data samples metrics predict names outputs equal_nan".split()
+        told = [f"{name}={name}" for name in names if (given[name] if name in given else getattr(self, name))]
         told += [f"{name}={getattr(self, name)}" for name in ("iterations", "training", "seed")]
         return f"tipchain.align(reference, port, inputs, {', '.join(told)})"
 

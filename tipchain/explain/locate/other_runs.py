@@ -397,7 +397,13 @@ def other_batch(inputs: ModelInputs) -> ModelInputs | None:
     count = samples_of(inputs)
     if count is None or any(one.shape[:1] != (count,) for one in inputs.arrays()):
         return None
-    return _each(inputs, _twice) if count == 1 else replace(inputs, labels=None).first(1)
+    if count != 1:
+        return replace(inputs, labels=None).first(1)
+
+    def twice(array: Array) -> Array:  # a sample, and one of the same values in another order
+        return np.concatenate([array, np.roll(array, 1, axis=-1)]) if array.ndim > 1 else np.repeat(array, 2, axis=0)
+
+    return _each(inputs, twice)
 
 
 def other_counts(inputs: ModelInputs) -> Iterator[ModelInputs]:
@@ -427,11 +433,6 @@ def _cut(array: Array, length: int) -> Array:
     """Return three quarters of an axis of a length, or an array that has no such axis."""
     kept = np.arange(max(length * 3 // 4, 1))
     return np.take(array, kept, axis=array.shape.index(length)) if length in array.shape else array
-
-
-def _twice(array: Array) -> Array:
-    """Return a sample, and one of the same values in another order."""
-    return np.concatenate([array, np.roll(array, 1, axis=-1)]) if array.ndim > 1 else np.repeat(array, 2, axis=0)
 
 
 def other_inputs(inputs: ModelInputs, ways: Sequence[bool]) -> Iterator[ModelInputs]:
