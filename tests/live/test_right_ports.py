@@ -187,8 +187,18 @@ def ramps(places, by_steps):
     return np.tile(row[:, None], (1, 6)).astype(np.float32)
 
 
+def harmonics(places, exact):
+    """Return waves over some places, those of the most turns in the last columns: as `sines`."""
+    kind = np.float64 if exact else np.float32
+    turns = np.arange(1, 4, dtype=kind) * kind(places // 8)
+    angles = kind(2 * np.pi) * turns * np.arange(places, dtype=kind)[:, None] / kind(places)
+    return np.concatenate([np.sin(angles), np.cos(angles)], 1).astype(np.float32)
+
+
 @pytest.mark.parametrize("named", ["alike", "otherwise"])
-@pytest.mark.parametrize(("table", "places", "same"), [(sines, 400, True), (ramps, 400, False), (ramps, 2000, False)])
+@pytest.mark.parametrize(
+    ("table", "places", "same"), [(sines, 400, True), (harmonics, 16, True), (ramps, 400, False), (ramps, 2000, False)]
+)
 def test_tables_that_rounding_alone_sets_apart_are_the_same(table, places, same, named):
     """A table that neither side saves; the last of both is one place off."""
 

@@ -1,10 +1,14 @@
 """Faults in a model's own code: the place where it parts from the reference's, and the edit that mends it."""
 
+import os
+import time
+
 import numpy as np
 import pytest
 from live_nets import model, random
 
 from tipchain.explain.causes.hypotheses import explained
+from tipchain.explain.causes.mutations import _mending
 from tipchain.explain.causes.program import Tap
 
 
@@ -87,7 +91,7 @@ EDITS = {
     "another tensor": (
         "operand", "add", "take `args` for the result of `a`", (SEQUENCE,), lambda m, x: m.norm(m.b(m.a(x)) + x), lambda m, x: m.norm((y := m.a(x)) * 0 + m.b(y) + y),
     ),
-    "tensors of a list": ("operand-order", "concat", "in the order [1, 0]", (ROWS,), lambda m, x: cat([m.a(x), m.b(x)], 1) * 2, lambda m, x: cat([m.b(x), m.a(x)], 1) * 2),
+    "tensors of a list": ("operand-order", "concat", "exchange the result of `b` and the result of `a`", (ROWS,), lambda m, x: cat([m.a(x), m.b(x)], 1) * 2, lambda m, x: cat([m.b(x), m.a(x)], 1) * 2),
     "a factor too few": ("missing-call", "multiply", "by 0.5", (SEQUENCE,), attend, lambda m, x: attend(m, x, scale=None)),
     "a last call too few": ("missing-call", "sigmoid", "apply `sigmoid` after `b`", (ROWS,), lambda m, x: m.b(m.a(x)).sigmoid(), lambda m, x: m.b(m.a(x))),
     "a layer too many": ("extra-call", "ReLU", "remove `relu`", (ROWS,), lambda m, x: m.b(m.a(x)), lambda m, x: m.b(m.relu(m.a(x)))),
@@ -97,6 +101,19 @@ EDITS = {
     ),
     "results of one call": (
         "operand-order", "chunk", "in the order [1, 0]", (ROWS,), lambda m, x: halves(m, x, 0), lambda m, x: halves(m, x, 1),
+    ),
+    "a sign in a sum": (
+        "function", "subtract", "write `subtract` for `add`", (SEQUENCE,),
+        lambda m, x: m.norm((m.a(x) - m.b(x)).sin()),
+        lambda m, x: m.norm(m.a(x).sin() * m.b(x).cos() + m.a(x).cos() * m.b(x).sin()),
+    ),
+    "two calls the other way round": (
+        "call-order", "add", "call `add` behind `square`", (SEQUENCE,),
+        lambda m, x: m.norm((m.a(x).square() + 1).log()), lambda m, x: m.norm((m.a(x) + 1).square().log()),
+    ),
+    "a number of another form": (
+        "argument", "y", "write 0.1666667 in `multiply`", (SEQUENCE,),
+        lambda m, x: m.norm((-m.a(x).square() / 6).exp()), lambda m, x: m.norm(1 / (m.a(x) * 0.5 * m.a(x)).exp()),
     ),
     "an edge of frames": (
         "argument", "pad", "pass `pad=[1, 2]` to `pad`", (SEQUENCE,),
@@ -296,6 +313,24 @@ def test_an_index_that_an_edit_makes_beyond_a_tensors_end_raises_and_reads_nothi
         assert rows[..., paddle.to_tensor([[3]])].shape == [3, 1, 1]
         assert rows[rows > 9].tolist() == [10, 11]
         assert rows[1:, paddle.to_tensor([True, False, False, True])].tolist() == [[4, 7], [8, 11]]
+
+
+def tries(succeeding, at, then):
+    for number in range(100_000):
+        if number == at:
+            then()
+        yield number in succeeding
+
+
+@pytest.mark.parametrize(
+    ("then", "found"),
+    [(lambda: None, [2, 5]), (os.abort, [2]), (lambda: time.sleep(60), [2]), (lambda: 1 / 0, [2])],
+    ids=["goes-on", "aborts", "hangs", "raises"],
+)
+def test_edits_are_tried_in_a_copy_of_the_process(then, found):
+    """What ends the copy ends nothing else, and what was found before counts."""
+    assert _mending(tries({2, 5}, 4, then), 0.2) == found
+    assert _mending(tries({2}, 0, lambda: None), 0.0) == [], "no time is left"
 
 
 def test_what_is_left_of_an_error():

@@ -153,7 +153,7 @@ class Trials:
     def mends(self, one: Hypothesis) -> Trial | None:
         """Return how a hypothesis did, without keeping it, if nothing but rounding is left."""
         left = self._left(one)
-        if left is None or left > SAME_SINGLE:
+        if left is None or left > min(SAME_SINGLE, (1 - EXPLAINED) * self.before):
             return None
         return Trial(hypothesis=one, explained=1.0, whole=True, left=left)
 

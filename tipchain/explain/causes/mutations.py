@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, combinations, islice, permutations
+from itertools import chain, combinations, permutations
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -64,6 +64,8 @@ LONGEST = 10.0
 """Seconds of the processor that edits are tried for at most, for all faults of an alignment."""
 PATIENCE = 6.0
 """Times as long a copy of the process may take on a busy machine."""
+LEAST = 0.25
+"""Seconds of the processor that edits are tried for at least, to choose among those that mend."""
 MOST_ALTERNATIVES = 16
 """Values of one argument, or tensors in place of one, that are tried."""
 MOST_INSIDE = 40
@@ -93,82 +95,114 @@ Mutation = Hypothesis | Callable[[], Hypothesis | None]
 
 
 def search(
-    trials: Trials, near: Op, step: Op, *, proved: bool, others: Mapping[int, Act] | None = None
+    trials: Trials, near: Op, step: Op, told: Frame, *, proved: bool, others: Mapping[int, Act] | None = None
 ) -> Trial | None:
     """Return an edit that mends the port; None where none is found.
 
     Paddle ends the process for some arguments (3.3.1: a negative number of parts). So edits are tried in a copy of this process, and
-    the one that mends is run here once more.
+    those that mend are run here once more. Several may: what a person would do first is taken.
 
     Args:
         trials: those of the piece.
         near: the port's call at which the programs part, around which edits are tried first.
         step: the reference's.
+        told: the port's statement at which they part.
         proved: whether the error comes from the partings of the walk: then edits are tried there alone.
         others: what else stands in place of calls.
     """
     walk, before = trials.walk, os.times().children_user
     within = {op.number: op for one in walk.partings for op in one.ops} if proved else {}
-    left = [*within.values()]
-    while left:  # what makes their tensors may pick wrong ones, which are right by themselves
+    left, tables = [*within.values()], _tables(walk)
+    while left:  # what makes their tensors may be a wrong table, or pick wrong ones, which are right by themselves
         for maker in filter(None, map(walk.makers_of.get, left.pop().given)):
-            left += [maker] if maker.number not in within and walk.ops.selects(maker) else []
+            further = maker.number in tables or walk.ops.selects(maker)
+            left += [maker] if further and maker.number not in within else []
             within[maker.number] = maker
+    within |= {near.number: near} if within else {}
 
     def mended(mutation: Mutation) -> Trial | None:
         one = mutation if isinstance(mutation, Hypothesis) else mutation()
         return None if one is None else trials.mends(replace(one, acts={**(others or {}), **one.acts}))
 
     every = partial(mutations, trials.piece, walk, near, frozenset(within))
-    found = _first((mended(one) is not None for one in every()), LONGEST - trials.pace.searched)
+    found = _mending((mended(one) is not None for one in every()), LONGEST - trials.pace.searched)
     trials.pace.searched += os.times().children_user - before
-    trial = None if found is None else mended(next(islice(every(), found, None)))
-    if trial is None:
+    good = [(number, one, mended(one)) for number, one in enumerate(every() if found else ()) if number in found]
+    ranked = sorted((_rank(one, trial, told), number, trial) for number, one, trial in good if trial is not None)
+    if not ranked or ranked[0][0] >= (WEAKEST, True):
         return None
+    _, number, trial = ranked[0]
     one, codes = trial.hypothesis, codes_of(frame for call in walk.steps for frame in call.frames)
     frame = at_line(one.lines.port.file, one.lines.port.line) if one.lines.port is not None else None
     against = None if frame is None else opposite(frame, codes)
     there = against[0] if against is not None and against[1] else innermost(step.frames)
     fix = f"{one.fix}; the reference has `{there.line}` at {there.place}" if there.place else one.fix
     lines = one.lines._replace(reference=there.source)
-    told = replace(one, lines=lines, fix=fix, evidence=f"{(found or 0) + 1} edits were tried")
-    return replace(trial, hypothesis=told)
+    return replace(trial, hypothesis=replace(one, lines=lines, fix=fix, evidence=f"{number + 1} edits were tried"))
 
 
-def _first(tries: Iterable[bool], within: float) -> int | None:
-    """Return the number of the first that succeeds in a copy of this process; None where none does.
+def _tables(walk: Walk) -> set[int]:
+    """Return the numbers of the calls that rest on nothing that the code is given, or keeps."""
+    found = set[int]()
+    for op in walk.ops:
+        makers = [walk.makers_of.get(key) for key in op.given]
+        if op.name != LAYER and all(one is not None and one.number in found for one in makers):
+            found.add(op.number)
+    return found
+
+
+WEAKEST = 4
+"""The rank of what may only undo an error: another sum or product."""
+
+
+def _rank(mutation: Mutation, trial: Trial, told: Frame) -> tuple[int, bool]:
+    """Return how likely an edit is what a person would do, and whether it is not where the programs part."""
+    one = trial.hypothesis
+    elsewhere = one.lines.port is None or one.lines.port != told.source
+    if one.code in ("function", "missing-call"):
+        return (WEAKEST if one.name in BINARY else 1), elsewhere
+    return (3 if one.code == "extra-call" else 0 if isinstance(mutation, Hypothesis) else 2), elsewhere
+
+
+def _mending(tries: Iterable[bool], within: float) -> list[int]:
+    """Return the numbers of those that succeed in a copy of this process: the first, and others in as much time again.
 
     Args:
         tries: whether each succeeds.
         within: seconds of the processor after which no other is begun.
     """
     if within <= 0:
-        return None
+        return []
     read, write = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of threads, which the copy does not have
         child = os.fork()
     if not child:
         try:
-            quiet, until = os.open(os.devnull, os.O_WRONLY), time.process_time() + within
+            quiet, until = os.open(os.devnull, os.O_WRONLY), within
             for stream in (1, 2):
                 os.dup2(quiet, stream)
             for number, mended in enumerate(tries):
                 if mended:
-                    os.write(write, str(number).encode())
-                if mended or time.process_time() > until:
+                    os.write(write, f"{number} ".encode())
+                    until = min(until, max(2 * time.process_time(), LEAST))
+                if time.process_time() > until:
                     break
         finally:
             os._exit(0)
     os.close(write)
+    told, late = b"", time.monotonic() + PATIENCE * within
     try:
-        ready, _, _ = select.select([read], [], [], PATIENCE * within)
-        told = os.read(read, 20) if ready else b""
+        while (left := late - time.monotonic()) > 0 and select.select([read], [], [], left)[0]:
+            more = os.read(read, 1 << 16)
+            told += more
+            if not more:
+                break
     finally:
         os.close(read)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    return int(told) if told else None
+    return [*map(int, told.split())]
 
 
 class Pool(NamedTuple):
@@ -185,9 +219,9 @@ def mutations(piece: Piece, walk: Walk, near: Op, within: frozenset[int] = froze
     known to be; empty where it may be anywhere.
     """
     pool, by_line = _pool(piece, walk), dict[tuple[str, str, str], list[Op]]()
-    codes = codes_of(frame for step in walk.steps for frame in step.frames)
+    codes, names = codes_of(frame for step in walk.steps for frame in step.frames), _own_names(piece, walk)
     for op in walk.ops:
-        by_line.setdefault((op.name, op.place, _own_name(op)), []).append(op)
+        by_line.setdefault((op.name, op.place, names[op.number]), []).append(op)
     lines = [ops for ops in by_line.values() if not within or any(op.number in within for op in ops)]
     lines.sort(key=lambda ops: min(abs(op.number - near.number) for op in ops))
     lines.sort(key=lambda ops: reads_alike(innermost(ops[0].frames), codes))
@@ -200,7 +234,9 @@ def mutations(piece: Piece, walk: Walk, near: Op, within: frozenset[int] = froze
         for site in dict.fromkeys(site for op in several for site in _sites_of(op)):
             if site in sites and (alike or not reads_alike(sites[site][0], codes)):
                 frame, ops = sites.pop(site)
-                known = variables.get(frame.code) or variables.setdefault(frame.code, _Variables(walk, frame.code))
+                known = variables.get(frame.code) or variables.setdefault(
+                    frame.code, _Variables(walk, frame.code, names)
+                )
                 yield from _operands(frame, ops, known, piece)
         yield from chain.from_iterable(_functions(calls, pool, piece) for calls in turns)
     for calls in (calls for several in lines for calls in _turns(several, walk)):
@@ -450,7 +486,7 @@ def _solve(make: Callable[[float], Array], wanted: Array, number: float) -> floa
         best = made(number)
         left = np.inf if best is None else np.linalg.norm(wanted - best)
         if left <= SAME_SINGLE * np.linalg.norm(wanted):
-            return float(f"{number:.10g}")
+            return float(f"{number:.7g}")
         if not left < before / 2:
             return None
     return None
@@ -488,8 +524,8 @@ class _Variables:
         roles: the roles by tensor.
     """
 
-    def __init__(self, walk: Walk, code: Code | None) -> None:
-        self.walk, self.code = walk, code
+    def __init__(self, walk: Walk, code: Code | None, names: Mapping[int, str]) -> None:
+        self.walk, self.code, self.names = walk, code, names
         self.keys: dict[Role, list[int]] = {}
         self.roles: dict[int, Role] = {}
         for key in walk.matched:
@@ -507,9 +543,9 @@ class _Variables:
             if made[1] is not None and all(self._site(op) == made for op in takers):
                 return None  # nothing outside of the function that makes it takes it
             places = [one.place for one in maker.frames[: 1 + [one.code for one in maker.frames].index(self.code)]]
-            return (maker.name, _own_name(maker), *places, maker.made.index(key))
+            return (maker.name, self.names[maker.number], *places, maker.made.index(key))
         for op in takers[:1]:
-            return (op.name, _own_name(op), self._site(op), -1 - op.given.index(key))
+            return (op.name, self.names[op.number], self._site(op), -1 - op.given.index(key))
         return None
 
     def _site(self, op: Op) -> Site | None:
@@ -544,9 +580,15 @@ def _in_one_run(op: Op, other: Op) -> bool:
     return holders[0].startswith(holders[1]) or holders[1].startswith(holders[0])
 
 
-def _own_name(op: Op) -> str:
-    """Return a layer's path within the layer whose code calls it; empty of a function."""
-    return op.path.removeprefix(f"{op.holder}.")
+def _own_names(piece: Piece, walk: Walk) -> dict[int, str]:
+    """Return layers' paths within the layers of the user's whose code calls them, by the numbers of the calls; empty of functions."""
+    layers, found = dict(piece.sides.port.layers(piece.port)), dict[int, str]()
+    for op in walk.ops:
+        holder = op.holder
+        while holder and type(layers[holder]).__module__.partition(".")[0] == "paddle":  # a container of theirs
+            holder = holder.rpartition(".")[0]
+        found[op.number] = op.path.removeprefix(f"{holder}.")
+    return found
 
 
 def _operands(frame: Frame, ops: Sequence[Op], variables: _Variables, piece: Piece) -> Iterator[Hypothesis]:
@@ -567,6 +609,7 @@ def _operands(frame: Frame, ops: Sequence[Op], variables: _Variables, piece: Pie
             if one != old
             and variables.first_made(one) < min(op.number for op in (ops if old in entering else changed))
             and _fits(variables.value(one), variables.value(old))
+            and not _is_passed_by(variables.keys[old][0], variables.keys[one][0], changed, walk)
         ]
         others.sort(key=lambda role: (not walk.matched[variables.keys[role][0]], -variables.first_made(role)))
         for new in others[:MOST_ALTERNATIVES]:
@@ -587,6 +630,12 @@ def _operands(frame: Frame, ops: Sequence[Op], variables: _Variables, piece: Pie
                     fix=fix,
                     lines=Lines(frame.source),
                 )
+
+
+def _is_passed_by(key: int, other: int, takers: Sequence[Op], walk: Walk) -> bool:
+    """Tell whether a tensor is made of another for some calls alone: to take that is to leave out a call."""
+    maker = walk.makers_of.get(key)
+    return maker is not None and other in maker.given and {*walk.consumers.get(key, ())} <= {*takers}
 
 
 def _fits(one: Tensor, other: Tensor) -> bool:
@@ -697,7 +746,8 @@ def _functions(calls: Sequence[Op], pool: Pool, piece: Piece) -> Iterator[Hypoth
         change = CodeEdit(kind="write", call=op.name, written=name) if not how and op.name != LAYER else None
         what, instead = f"it calls {called(op)}{where}", f"with `{name}{how}`"
         fix = f"write `{name}{how}` for {called(op)}{where}"
-        yield _edit(code, calls, act, what, instead, fix, name=name, code_edit=change)
+        place = op.path if op.name == LAYER and code == "function" else None
+        yield _edit(code, calls, act, what, instead, fix, name=name, place=place, code_edit=change)
 
 
 def _of_first(change: Callable[[Tensor], Tensor], piece: Piece) -> Act:

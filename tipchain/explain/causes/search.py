@@ -351,8 +351,10 @@ def _searched(trials: Trials, *, proved: bool, others: Mapping[int, Act] | None 
     """Return the edit that mends the port's results beside ``others``, if one is found."""
     if trials.piece.backward or not (trials.base.ops and trials.piece.record):
         return []
-    op, step = Divergence(trials.walk).first(proved=proved)
-    trial = search(trials, op, step, proved=proved, others=others)
+    apart = Divergence(trials.walk)
+    op, step = apart.first(proved=proved)
+    here, _ = apart.statements(op, step)
+    trial = search(trials, op, step, here, proved=proved, others=others)
     return [] if trial is None else [trial]
 
 

@@ -54,15 +54,17 @@ class SharedTensor:
 
     @property
     def rounded(self) -> bool:
-        """Whether values differ by at most float32's rounding of a place among ``n``: ``n`` units.
+        """Whether values differ by at most float32's rounding of an angle: at ``n`` places it turns by half a turn each, at most.
 
-        A table so long that one place more or less, a part ``1 / n``, is not four times that is not called rounded.
+        That is rounded twice: ``2 pi n`` units. One place more or less, a part ``1 / n``, must be four times what is allowed. A table
+        so long that it is not, at ``n`` units, is not called rounded.
         """
         places = max(self.ours.shape, default=0)
         if self.ours.shape != self.theirs.shape or self.theirs.dtype.kind != "f" or 4 * places**2 * UNIT > 1:
             return False
         scale = float(np.abs(self.ours).max(initial=0.0))
-        return bool(np.allclose(self.ours, self.theirs, rtol=0, atol=places * UNIT * scale))
+        allowed = min(2 * np.pi * places * UNIT, 1 / (4 * max(places, 1)))
+        return bool(np.allclose(self.ours, self.theirs, rtol=0, atol=allowed * scale))
 
 
 def held_by(piece: Piece) -> list[SharedTensor]:

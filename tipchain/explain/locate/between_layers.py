@@ -293,6 +293,8 @@ class CodeJudge:
         paths = pair.reference.path, pair.port.path
         if not pair.port.path or paths in self._elsewhere:
             return self._elsewhere.get(paths, False)
+        if self._goes_on_rightly(pair.port):
+            return True
         ours, theirs = self.runs.reference.values, self.runs.port.trace.calls[0]
         corrections = Corrections(self.models.port.side, self.store)
         for one in self.matching.pairs:
@@ -311,6 +313,12 @@ class CodeJudge:
             min(before, default=inf) > self.noise and max(apart, default=0.0) > max(before)
         )
         return self._elsewhere[paths]
+
+    def _goes_on_rightly(self, call: Call) -> bool:
+        """Tell whether all that a call returns is given to layers, with what their counterparts are given."""
+        later = [one for one in self.matching.pairs if one.port.number > call.number and not one.whole]
+        fine = [one.port.inputs for one in later if self.compare.inputs_apart(one) <= self.noise]
+        return bool(call.outputs) and all(any(value in given for given in fine) for value in call.outputs)
 
     def _alike(self, pair: CallPair) -> tuple[bool, bool | None]:
         """Tell whether a pair's inputs and results agree; None of results that differ where the two take, give or end at other tensors."""

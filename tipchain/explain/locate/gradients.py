@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import inf, prod, sqrt
+from math import inf, prod
 
 import numpy as np
 
@@ -42,37 +42,48 @@ def alike(models: BothModels, tolerance: float) -> bool:
     """Tell whether every parameter of one model's float64 copy is one of the other's, with gradients no further apart.
 
     Those that hold the same values, in whatever order, belong together, and their gradients are compared in the order of
-    their size: a layout of its own changes neither.
+    their size: a layout of its own changes neither. The others are compared element by element, by their values: one side may keep
+    in several what the other joins.
     """
     groups, port_groups = (_groups(one.side, one.double.whole) for one in models if one.double is not None)
-    if groups.keys() != port_groups.keys():
-        return False
-    least = SAME_SINGLE * max((rms(one) for found in groups.values() for one in found), default=0.0)
-    pairs = [(arrays, port_groups[key]) for key, arrays in groups.items()]
-    for both in pairs:
-        expected, actual = both
-        if len(expected) != len(actual):
-            return False
-        size, port_size = (sqrt(sum(rms(one) ** 2 for one in found) / len(found)) for found in both)
+    shared = groups.keys() & port_groups.keys()
+    gradients = [one for found in groups.values() for _, one in found]
+    least = SAME_SINGLE * max(map(rms, gradients), default=0.0)
+    pairs = []
+    for key in shared:
+        both = [np.concatenate([one for _, one in found]) for found in (groups[key], port_groups[key])]
         # Sizes are no further apart than the arrays are, in whatever order: most that differ need no sorting.
-        if not abs(size - port_size) <= (tolerance + NOISE) * max(size, least):
+        sizes = [rms(one) for one in both]
+        if both[0].size != both[1].size or not abs(sizes[0] - sizes[1]) <= (tolerance + NOISE) * max(sizes[0], least):
             return False
-    return all(
-        distance(*(np.sort(np.concatenate(found)) for found in (expected, actual)))
-        <= tolerance * max(sqrt(sum(rms(one) ** 2 for one in expected) / len(expected)), least)
-        for expected, actual in pairs
-    )
+        pairs.append(both)
+    left = [
+        [one for key, found in each.items() if key not in shared for one in found] for each in (groups, port_groups)
+    ]
+    if any(left):
+        if not all(left):
+            return False
+        (values, ours), (port_values, theirs) = (
+            [np.concatenate(arrays) for arrays in zip(*found, strict=True)] for found in left
+        )
+        if values.size != port_values.size or not np.array_equal(np.sort(values), np.sort(port_values)):
+            return False
+        ours, theirs = ours[np.lexsort((ours, values))], theirs[np.lexsort((theirs, port_values))]
+        if distance(ours, theirs) > tolerance * max(rms(ours), least):
+            return False
+    return all(distance(*(np.sort(one) for one in both)) <= tolerance * max(rms(both[0]), least) for both in pairs)
 
 
-def _groups(side: LiveSide, model: Model) -> Mapping[Hashable, list[Array]]:
-    """Return the gradients by their parameters' contents; none is as good as zeros."""
-    found: dict[Hashable, list[Array]] = defaultdict(list)
+def _groups(side: LiveSide, model: Model) -> Mapping[Hashable, list[tuple[Array, Array]]]:
+    """Return the parameters and their gradients by the parameters' contents; none is as good as zeros."""
+    found: dict[Hashable, list[tuple[Array, Array]]] = defaultdict(list)
     for _, one in side.parameters(model):
         gradient = side.framework.gradient(one)
         flat = np.ascontiguousarray(side.view(one), np.float32).reshape(-1)  # float64 copies hold no more
         told = print_of(flat)
         constant = float(flat[0]) if flat.size and not told[1] else None
-        found[told, constant].append(np.zeros(flat.size) if gradient is None else side.view(gradient).reshape(-1))
+        given = np.zeros(flat.size) if gradient is None else np.ascontiguousarray(side.view(gradient)).reshape(-1)
+        found[told, constant].append((flat, given))
     return found
 
 

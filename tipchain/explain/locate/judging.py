@@ -94,6 +94,7 @@ class PairJudge(CodeJudge):
     alike_inside: bool = False
     _shared: SharedParameters = field(init=False)
     _own: list[Shared] = field(default_factory=list)
+    _gradients: float = inf
     _left: dict[int, Array] = field(default_factory=dict)
     _made: dict[int, float] = field(default_factory=dict)
 
@@ -120,7 +121,11 @@ class PairJudge(CodeJudge):
         self._shared = SharedParameters(self.models, pairs, (self.runs.reference.projected, self.runs.port.projected))
         if self.exact and near:
             self._own = list(self._shared.unlike((*self.matching.containers, *keepers), ROUGH))
-        self.alike_inside = self.exact and near and not self._own and self._shared.alike(SAME_DOUBLE)
+        comparable = self.exact and near and not self._own
+        self.alike_inside = comparable and self._shared.alike(SAME_DOUBLE)
+        self._gradients = 0.0 if self.alike_inside else self._shared.apart()
+        if self._gradients == inf and comparable and self._shared.alike(SAME_SINGLE):  # arranged otherwise
+            self._gradients = SAME_SINGLE
         port = self.models.port
         if port.double is not None:  # the reference's gradients are what layers are held against, the port's have been
             port.side.clear_gradients(port.double.whole)
@@ -386,7 +391,7 @@ class PairJudge(CodeJudge):
 
     def gradients_apart(self) -> float:
         """Return how far the gradients of all parameters are apart in float64, the largest, relative RMS."""
-        return 0.0 if self.alike_inside else self._shared.apart()
+        return self._gradients
 
     def _rounded(
         self, apart: float, values: tuple[Sequence[TracedValue], Sequence[TracedValue]], links: Sequence[TensorLink]

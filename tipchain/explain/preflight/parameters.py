@@ -309,13 +309,7 @@ def check_parameters(tensors: Tensors) -> list[Diagnosis]:
             found += [] if pair.layers in joined else _alone(tensors, pair)
         elif not pair.fits:
             expected, actual = str(list(pair.ours.shape)), str(list(pair.theirs.shape))
-            prints = print_of(tensors.array(pair.ours)), print_of(port_array(pair.theirs))
-            references, ports = ([slot for layer in side for slot in layer.slots] for side in tensors.unmatched)
-            # One side may keep one tensor of the other's in two, as layers for inputs that the other joins.
-            divided = any(sum_of([prints[1], print_of(port_array(slot))]) == prints[0] for slot in ports)
-            if not divided and not any(
-                sum_of([prints[0], print_of(tensors.array(slot))]) == prints[1] for slot in references
-            ):
+            if not _divided(tensors, pair.ours, pair.theirs):
                 told = f"{port_name(pair.theirs)} is {actual} in torch's layout, torch's {pair.ours.name} is {expected}"
                 fix = f"make `{pair.layers.port}` so that its {pair.leaf} is {expected} in torch's layout"
                 found.append(difference("shape", (expected, actual), told, fix, code="parameter", paths=pair.paths))
@@ -442,6 +436,20 @@ def _joined_otherwise(tensors: Tensors, layers: LayerPair) -> bool:
         prints[side].extend(print_of(read(slot)) for slot in slots)
     ours, theirs = map(sum_of, prints)
     return ours == theirs
+
+
+def _divided(tensors: Tensors, ours: TensorSlot, theirs: TensorSlot) -> bool:
+    """Tell whether one side keeps one tensor of the other's in several, as layers for inputs that the other joins."""
+    expected, actual = tensors.array(ours), port_array(theirs)
+    sides = (
+        (expected, actual, tensors.unmatched[1], port_array),
+        (actual, expected, tensors.unmatched[0], tensors.array),
+    )
+    for whole, part, layers, read in sides:
+        if part.size < whole.size and not is_constant(part) and np.isin(part, whole).all():
+            pieces = [part, *(read(slot) for layer in layers for slot in layer.slots)]
+            return bool(np.isin(whole, np.concatenate([one.reshape(-1) for one in pieces])).all())
+    return False
 
 
 def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Diagnosis | None:
