@@ -293,7 +293,13 @@ class _Search:
                 yield self._parting("gradients", message, fix, self._lines("zero_grad|clear_grad", else_at=places))
             if alike and self._gradients_apart(*({"": one.loss} for one in passes)):
                 loss, port_loss = float(expected.loss[0]), float(actual.loss[0])
-                ratio, scaled = _ratio(expected.gradients, actual.gradients), ""
+                made = actual.gradients
+                pairs = [(one, made[name]) for name, one in expected.gradients.items() if name in made]
+                size = sum(float((one * one).sum()) for one, _ in pairs)
+                factor = sum(float((one * other).sum()) for one, other in pairs) / max(size, TINY)
+                rest = sum(float(np.square(other - factor * one).sum()) for one, other in pairs)
+                # Gradients may have a single factor between them.
+                ratio, scaled = factor if factor and rest <= SAME_SINGLE**2 * factor**2 * size else None, ""
                 fix = "start the port's backward from the reference's loss"
                 if ratio is not None:
                     scaled = f": its gradients are {ratio:.6g} times the reference's"
@@ -408,12 +414,3 @@ class _Search:
                         if re.search(patterns[number % len(patterns)], text):
                             found[number] = SourceLine(file=file, line=at, code=text.strip())
         return found[0], found[1]
-
-
-def _ratio(expected: Gradients, actual: Gradients) -> float | None:
-    """Return the factor between two sets of gradients, None where there is no single one."""
-    pairs = [(one, actual[name]) for name, one in expected.items() if name in actual]
-    size = sum(float((one * one).sum()) for one, _ in pairs)
-    factor = sum(float((one * other).sum()) for one, other in pairs) / max(size, TINY)
-    rest = sum(float(np.square(other - factor * one).sum()) for one, other in pairs)
-    return factor if factor and rest <= SAME_SINGLE**2 * factor**2 * size else None

@@ -80,7 +80,19 @@ def check_layers(pairs: Iterable[PairedLayers]) -> list[Diagnosis]:
         elif ours is theirs:
             found += _compare(pair, ours)
         elif not own and not computes_the_same(pair, (ours, theirs)):  # a user's own forward is judged by its results
-            found.append(_other_dropout(pair, ours, theirs) or _other_type(pair, ours, theirs))
+            reference, port = f"nn.{type(pair.reference).__name__}", f"nn.{type(pair.port).__name__}"
+            wanted = f"paddle.nn.{_class_in_paddle(ours, pair.reference)}"
+            other = difference(
+                "layer-type",
+                (reference, port),
+                f"{name_of(pair)} is a {port} where torch's is a {reference}",
+                f"make {place_of(pair)} a `{wanted}`",
+                code="structure",
+                paths=pair.paths,
+                effect="elsewhere" if never_alike(ours, theirs) else "none",
+                edit=CodeEdit(kind="make", call=type(pair.port).__name__, written=wanted),
+            )
+            found.append(_other_dropout(pair, ours, theirs) or other)
     return found
 
 
@@ -145,21 +157,6 @@ def _class_in_paddle(kind: LayerKind, layer: object) -> str:
     names = {one.lower(): one for one in kind.classes[1]}
     found = (names.get(base.__name__.lower()) for base in type(layer).__mro__)
     return next(filter(None, found), kind.classes[1][0])
-
-
-def _other_type(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Diagnosis:
-    reference, port = f"nn.{type(pair.reference).__name__}", f"nn.{type(pair.port).__name__}"
-    wanted = f"paddle.nn.{_class_in_paddle(ours, pair.reference)}"
-    return difference(
-        "layer-type",
-        (reference, port),
-        f"{name_of(pair)} is a {port} where torch's is a {reference}",
-        f"make {place_of(pair)} a `{wanted}`",
-        code="structure",
-        paths=pair.paths,
-        effect="elsewhere" if never_alike(ours, theirs) else "none",
-        edit=CodeEdit(kind="make", call=type(pair.port).__name__, written=wanted),
-    )
 
 
 def _other_dropout(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Diagnosis | None:

@@ -184,7 +184,20 @@ class _Trial:
             if key not in self.seen:
                 self.seen[key] = self._shown_by(pair, call, activation=True)
             if self.seen[key]:
-                for one in acts or [_other_activation(pair, call, ours)]:
+                # The layer and its successor differ from torch's only together.
+                reference, port = (f"nn.{type(one).__name__}" for one in (pair.reference, pair.port))
+                after, port_after = (f" with {steps[0].name} after it" if steps else "" for steps in call.then)
+                names = " and ".join(f"nn.{type(one).__name__}" for _, one in ours)
+                fix = f"apply the activation that torch's has to the result of {place_of(pair)}"
+                together = difference(
+                    "layer-type",
+                    (reference + after, port + port_after),
+                    f"{name_of(pair)} ({port}){port_after} computes something else than torch's ({reference}){after}",
+                    fix + (f": {names}" if names else ""),
+                    code="structure",
+                    paths=pair.paths,
+                )
+                for one in acts or [together]:
                     yield replace(one, effect="elsewhere", message=f"{one.message}; {self.seen[key]} would show it")
 
     def cut_gradients(self) -> Iterator[Diagnosis]:
@@ -332,21 +345,6 @@ class _Trial:
                 layer.eval()
                 found.append(run())
         return found
-
-
-def _other_activation(pair: PairedLayers, call: CallPair, ours: Sequence[tuple[str, Model]]) -> Diagnosis:
-    """Return the finding where a layer and its successor differ from torch's only together."""
-    reference, port = (f"nn.{type(one).__name__}" for one in (pair.reference, pair.port))
-    after, port_after = (f" with {steps[0].name} after it" if steps else "" for steps in call.then)
-    acts = " and ".join(f"nn.{type(one).__name__}" for _, one in ours)
-    return difference(
-        "layer-type",
-        (reference + after, port + port_after),
-        f"{name_of(pair)} ({port}){port_after} computes something else than torch's ({reference}){after}",
-        f"apply the activation that torch's has to the result of {place_of(pair)}" + (f": {acts}" if acts else ""),
-        code="structure",
-        paths=pair.paths,
-    )
 
 
 def _flows(gradient: Array | None) -> bool:
