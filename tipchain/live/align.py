@@ -25,11 +25,11 @@ from tipchain.explain.locate.matching import LayerPair, pair_layers
 from tipchain.explain.locate.other_runs import in_mode
 from tipchain.explain.locate.runs import ARGS, read_inputs
 from tipchain.explain.locate.trace import Store
-from tipchain.explain.preflight.parameters import MANY, Tensors, two_initializations
+from tipchain.explain.preflight.parameters import MANY, NOT_COPIED, Tensors, two_initializations
 from tipchain.framework_types import Function, Loss
 from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
 from tipchain.live.arguments import as_inputs, check_models
-from tipchain.live.causes import explain, first_constructed, with_stage
+from tipchain.live.causes import explain, grave, with_stage
 from tipchain.live.construction import check_construction
 from tipchain.live.layers import differs_in_double_alone, judge_layers, locate_in_time, without_losses
 from tipchain.live.other_calls import judge_other_calls
@@ -167,7 +167,11 @@ def align(
         results.take(name, check_data(sides, pair, samples=samples, seed=seed, path=name))
     with closing(Store()) as store, replaced(rounded_tables(sides, reference, port)):
         _compare(asked, results, store)
-    report = results.report
+    report, first = results.report, results.first
+    built = next((one for one in grave(report.findings) if one.name != NOT_COPIED), None)
+    if first is None and built is not None:  # the first layer that is built otherwise
+        fault = asked.fault(built.reference_path, built.port_path, built.message)
+        first = replace(fault, direction="construction")
     told = [with_stage(one, report) for one in sorted(report.diagnoses, key=lambda one: not one.is_known)]
     classes = (type(one) for one in asked.models)
     ours, theirs = (f"{one.__module__}.{one.__qualname__}" for one in classes)
@@ -175,7 +179,7 @@ def align(
     return replace(
         report,
         stages={name: report.stages[name] for name in STAGES if name in report.stages},
-        first_divergence=results.first or first_constructed(asked, report.findings),
+        first_divergence=first,
         diagnoses=place_pieces(place_layers(told, asked.sides, asked.models), asked.pieces),
         versions={"python": platform.python_version(), "tipchain": __version__, **installed_versions()},
         command=asked.call,

@@ -16,7 +16,6 @@ from tipchain.explain.locate.other_runs import DrawComparer, explain_draws
 from tipchain.explain.locate.trace import Store
 from tipchain.explain.locate.verdicts import LayerVerdict
 from tipchain.explain.preflight.construction import every_path
-from tipchain.explain.preflight.parameters import NOT_COPIED
 from tipchain.facts.layers import KINDS
 from tipchain.live.report import AlignmentReport
 from tipchain.live.request import LiveRequest
@@ -267,11 +266,3 @@ def _covers(cause: Diagnosis, finding: Diagnosis) -> bool:
 def grave(findings: Sequence[Diagnosis]) -> list[Diagnosis]:
     """Return the findings that fail something."""
     return [one for one in findings if not one.harmless]
-
-
-def first_constructed(asked: LiveRequest, findings: Sequence[Diagnosis]) -> LayerVerdict | None:
-    """Return the first layer that is built otherwise, as a verdict; None where none is."""
-    found = next((one for one in grave(findings) if one.name != NOT_COPIED), None)
-    if found is None:
-        return None
-    return replace(asked.fault(found.reference_path, found.port_path, found.message), direction="construction")

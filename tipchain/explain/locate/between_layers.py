@@ -340,17 +340,6 @@ class CodeJudge:
     def _apart(self, pair: CallPair, link: TensorLink) -> float:
         return self.compare.between(pair.reference.inputs[link.ours], pair.port.inputs[link.theirs], link.layout)
 
-    def _differing(self, pair: CallPair) -> tuple[int, int] | None:
-        """Return which tensors differ most of those that two calls are given, if some do."""
-        links = self.compare.inputs(pair)
-        expected, actual = ({prod(one.shape) for one in call.inputs} for call in (pair.reference, pair.port))
-        if not links and expected and actual and not expected & actual:
-            return 0, 0
-        worst = max(links, default=None, key=partial(self._apart, pair))
-        if worst is None or self._apart(pair, worst) <= self.noise:
-            return self._masked_otherwise(pair, links)
-        return worst.ours, worst.theirs
-
     def _masked_otherwise(self, pair: CallPair, links: Sequence[TensorLink]) -> tuple[int, int] | None:
         """Return the masks of another form that two calls are given, if these do not hide the same."""
         ours, theirs = pair.reference.inputs, pair.port.inputs
@@ -382,8 +371,17 @@ class CodeJudge:
             seen.add(pair.port.number)
             around = (port, *self.runs.port.trace.around(port))
             holder = next((holders[one.number] for one in around if one.number in holders), None)
-            differs = None if holder is None or holder.port.number in seen else self._differing(holder)
-            if holder is None or differs is None:
+            if holder is None or holder.port.number in seen:
+                return calls
+            links, ends = self.compare.inputs(holder), (holder.reference, holder.port)
+            sizes, port_sizes = ({prod(one.shape) for one in call.inputs} for call in ends)
+            worst = max(links, default=None, key=partial(self._apart, holder))
+            differs: tuple[int, int] | None = (0, 0)
+            if worst is not None and self._apart(holder, worst) > self.noise:
+                differs = worst.ours, worst.theirs
+            elif links or not sizes or not port_sizes or sizes & port_sizes:
+                differs = self._masked_otherwise(holder, links)
+            if differs is None:
                 return calls
             pair, numbers = holder, differs  # it is given something else: that is made before it
 
