@@ -203,7 +203,16 @@ def _called(message: str, frame: FrameType) -> str:
             place = place_of(one)
             if is_users(place.rpartition(":")[0]):
                 return place
-    return next(filter(None, (_place_in(module, match["name"]) for module in list(sys.modules.values()))), "")
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if file and is_users(file):
+            value: Any = module
+            for part in match["name"].split("."):
+                value = vars(value).get(part) if isinstance(value, type | ModuleType) else None
+            place = place_of(value) if value is not None else ""
+            if place.startswith(f"{file}:"):
+                return place
+    return ""
 
 
 def _lacking(error: AttributeError) -> str:
@@ -212,18 +221,6 @@ def _lacking(error: AttributeError) -> str:
     places = (place_of(one) for one in (kind, *vars(kind).values()) if callable(one))
     place = next(filter(None, places), "")
     return place if place and not _root(kind) and is_users(place.rpartition(":")[0]) else ""
-
-
-def _place_in(module: ModuleType | None, qualified: str) -> str:
-    """Return the place where a user's module defines ``qualified``, else ""."""
-    file = getattr(module, "__file__", None)
-    if not file or not is_users(file):
-        return ""
-    value: Any = module
-    for part in qualified.split("."):
-        value = vars(value).get(part) if isinstance(value, type | ModuleType) else None
-    place = place_of(value) if value is not None else ""
-    return place if place.startswith(f"{file}:") else ""
 
 
 def _package(frame: FrameType) -> str:

@@ -203,7 +203,10 @@ def _readings(text: str) -> Iterator[tuple[str, int]]:
         read = [_read(one) for one in parts]
         said = [one for one, _ in read]
         names = all(re.fullmatch(CODE, part) for part in parts)
-        if names or (said != parts and (mark != ", " or all(map(_is_said, parts, said)))):
+        # What is no word stays: a number, a name, code, figures.
+        kept = (other for one, other in zip(said, parts, strict=True) if one == other)
+        whole = all(re.fullmatch(r"`[^`]*`|\S+|\S+=\S+( \S+=\S+)*", one) for one in kept)
+        if names or (said != parts and (mark != ", " or whole)):
             yield other.join(said), sum(left for _, left in read)
 
 
@@ -229,11 +232,6 @@ def _beside(left: str, right: str) -> str:
         return one + other
     latin = other[0] if chinese[0] else one[-1]
     return f"{one} {other}" if any(chinese) and re.match(r"[\w`-]", latin) else left + right
-
-
-def _is_said(text: str, said: str) -> bool:
-    # What is no word stays: a number, a name, code, figures.
-    return said != text or re.fullmatch(r"`[^`]*`|\S+|\S+=\S+( \S+=\S+)*", text) is not None
 
 
 def listed(names: Sequence[str], most: int) -> str:

@@ -14,22 +14,23 @@ from tipchain import __version__
 from tipchain.core.files import commit
 from tipchain.core.machine import installed_versions
 from tipchain.core.progress import Pace, Progress
-from tipchain.errors import UsageError
+from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.data import check_data
 from tipchain.explain.causes.optimizers import check_optimizers
 from tipchain.explain.causes.schedules import check_schedulers
 from tipchain.explain.causes.tensors import replaced, rounded_tables
+from tipchain.explain.findings import PieceCheck
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import LayerPair, pair_layers
 from tipchain.explain.locate.other_runs import in_mode
 from tipchain.explain.locate.runs import ARGS, read_inputs
 from tipchain.explain.locate.trace import Store
-from tipchain.explain.preflight.parameters import Tensors
+from tipchain.explain.preflight.parameters import MANY, NOT_COPIED, Tensors, two_initializations
 from tipchain.framework_types import Function, Loss
 from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
 from tipchain.live.arguments import as_inputs, check_models
-from tipchain.live.causes import explain, first_constructed, with_stage
-from tipchain.live.construction import check_construction, check_strangers
+from tipchain.live.causes import explain, grave, with_stage
+from tipchain.live.construction import check_construction
 from tipchain.live.layers import differs_in_double_alone, judge_layers, locate_in_time, without_losses
 from tipchain.live.other_calls import judge_other_calls
 from tipchain.live.pieces import check_loss, check_metrics, check_steps, check_training
@@ -166,7 +167,25 @@ def align(
         results.take(name, check_data(sides, pair, samples=samples, seed=seed, path=name))
     with closing(Store()) as store, replaced(rounded_tables(sides, reference, port)):
         _compare(asked, results, store)
-    return _report(asked, results)
+    report, first = results.report, results.first
+    built = next((one for one in grave(report.findings) if one.name != NOT_COPIED), None)
+    if first is None and built is not None:  # the first layer that is built otherwise
+        fault = asked.fault(built.reference_path, built.port_path, built.message)
+        first = replace(fault, direction="construction")
+    told = [with_stage(one, report) for one in sorted(report.diagnoses, key=lambda one: not one.is_known)]
+    classes = (type(one) for one in asked.models)
+    ours, theirs = (f"{one.__module__}.{one.__qualname__}" for one in classes)
+    when, at = datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"), _commit(Path.cwd())
+    return replace(
+        report,
+        stages={name: report.stages[name] for name in STAGES if name in report.stages},
+        first_divergence=first,
+        diagnoses=place_pieces(place_layers(told, asked.sides, asked.models), asked.pieces),
+        versions={"python": platform.python_version(), "tipchain": __version__, **installed_versions()},
+        command=asked.call,
+        origin={"reference": ours, "port": theirs, "date": when, "commit": at},
+        reach=results.reach,
+    )
 
 
 def _compare(asked: LiveRequest, results: LiveResults, store: Store) -> None:
@@ -177,8 +196,13 @@ def _compare(asked: LiveRequest, results: LiveResults, store: Store) -> None:
     with results.erring("forward"):
         pairs = pair_layers(*asked.models, asked.names)
         tensors = Tensors(*asked.models, pairs, asked.names)
-        if strangers := check_strangers(results, tensors):
-            results.take("preflight", strangers)
+        strange = two_initializations(tensors)
+        if strange is not None and strange.compared >= MANY:  # then nothing else is worth comparing
+            finding = strange.finding
+            results.report.findings[:] = [finding]
+            cause = replace(finding, evidence="parameters whose elements are all equal were not counted")
+            reason = f"{finding.message}; nothing else was compared"
+            results.take("preflight", PieceCheck(outcome=Outcome.FAIL, reason=reason, diagnoses=(cause,)))
             return
         located = locate_in_time(asked, results, store, pairs) if "forward" in asked.wanted else None
     layers = None if located is None or differs_in_double_alone(asked, results, located) else located
@@ -201,24 +225,6 @@ def _compare(asked: LiveRequest, results: LiveResults, store: Store) -> None:
     if asked.causes:
         with in_mode(asked.sides, asked.models, training=asked.training):
             explain(asked, results, layers, store)
-
-
-def _report(asked: LiveRequest, results: LiveResults) -> AlignmentReport:
-    report = results.report
-    told = [with_stage(one, report) for one in sorted(report.diagnoses, key=lambda one: not one.is_known)]
-    classes = (type(one) for one in asked.models)
-    names = [f"{one.__module__}.{one.__qualname__}" for one in classes]
-    when, at = datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"), _commit(Path.cwd())
-    return replace(
-        report,
-        stages={name: report.stages[name] for name in STAGES if name in report.stages},
-        first_divergence=results.first or first_constructed(asked, report.findings),
-        diagnoses=place_pieces(place_layers(told, asked.sides, asked.models), asked.pieces),
-        versions={"python": platform.python_version(), "tipchain": __version__, **installed_versions()},
-        command=asked.call,
-        origin=dict(zip(("reference", "port", "date", "commit"), (*names, when, at), strict=True)),
-        reach=results.reach,
-    )
 
 
 _commit = cache(commit)  # as it was when first asked, which is nearer to the code that is loaded than what is there now

@@ -151,21 +151,6 @@ def as_callable(made: object, call: str, given: str) -> Function:
     return made
 
 
-def check_outputs(chosen: tuple[object, ...]) -> None:
-    """Refuse all but choices of outputs.
-
-    Raises:
-        UsageError: no pair, or something that is no name, index, callable or list of such.
-    """
-    if len(chosen) != 2:
-        raise UsageError(
-            f"outputs is a tuple of {len(chosen)}\n  expected: (of the reference, of the port); a list takes several"
-        )
-    for one in (part for each in chosen for part in (each if isinstance(each, list) else [each])):
-        if not (one is None or isinstance(one, str | int) or callable(one)) or isinstance(one, bool):
-            raise UsageError(f"outputs: found a {_kind(one)}\n  expected: a name, an index or a callable")
-
-
 def framework_of(value: object) -> str:
     """Return of which framework an object, a class or a function is, or ""."""
     inner = getattr(value, "func", value)

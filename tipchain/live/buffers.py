@@ -39,13 +39,6 @@ class _Called:
         """Tell whether the call changed a buffer."""
         return not np.array_equal(self.before[name], self.after[name])
 
-    def renamed(self, names: Mapping[str, str]) -> _Called:
-        """Return it under other names."""
-        before, after = (
-            {names.get(name, name): one for name, one in held.items()} for held in (self.before, self.after)
-        )
-        return _Called(before, after)
-
 
 def check_buffers(
     asked: LiveRequest,
@@ -75,13 +68,20 @@ def check_buffers(
         called.append(_Called(held, _own_buffers(side, one, match)))
     ours, theirs = called
     renamed = _by_values(ours, theirs, pairs, limit)
-    theirs, ported = theirs.renamed(renamed), {own: port for port, own in renamed.items()}
+    states = theirs.before, theirs.after
+    theirs = _Called(*({renamed.get(name, name): one for name, one in held.items()} for held in states))
+    ported = {own: port for port, own in renamed.items()}
     paths = {pair.reference.path: pair.port.path for pair in pairs}
     layers, port_layers = dict(sides.reference.layers(model)), dict(sides.port.layers(port_model))
     verdicts: dict[str, LayerVerdict] = {}
     causes: list[Diagnosis] = []
-    both = [name for name in ours.after if name in theirs.after]
-    off = {name: apart for name in both if (apart := _apart(ours, theirs, name, limit)) is not None}
+    off: dict[str, float] = {}
+    for name in (one for one in ours.after if one in theirs.after and (ours.moved(one) or theirs.moved(one))):
+        expected, actual = ours.after[name], theirs.after[name]
+        # What was another one before the preflight tells.
+        if expected.shape == actual.shape and relative(ours.before[name], theirs.before[name]) <= limit:
+            off[name] = relative(expected, actual)
+    off = {name: apart for name, apart in off.items() if not apart <= limit}
     # What only one side moves is told first, then what is declared first.
     for name in sorted(off, key=lambda one: ours.moved(one) == theirs.moved(one)):
         apart = off[name]
@@ -117,17 +117,6 @@ def check_buffers(
             )
         )
     return list(verdicts.values()), causes
-
-
-def _apart(ours: _Called, theirs: _Called, name: str, limit: float) -> float | None:
-    """Return how far a buffer is apart that a call changed; None if it is the same, or was another one before."""
-    one, other = ours.after[name], theirs.after[name]
-    if one.shape != other.shape or not (ours.moved(name) or theirs.moved(name)):
-        return None
-    if relative(ours.before[name], theirs.before[name]) > limit:
-        return None  # the preflight tells that
-    apart = relative(one, other)
-    return None if apart <= limit else apart
 
 
 def _by_values(ours: _Called, theirs: _Called, pairs: Sequence[CallPair], limit: float) -> dict[str, str]:

@@ -16,7 +16,6 @@ from tipchain.explain.locate.other_runs import DrawComparer, explain_draws
 from tipchain.explain.locate.trace import Store
 from tipchain.explain.locate.verdicts import LayerVerdict
 from tipchain.explain.preflight.construction import every_path
-from tipchain.explain.preflight.parameters import NOT_COPIED
 from tipchain.facts.layers import KINDS
 from tipchain.live.report import AlignmentReport
 from tipchain.live.request import LiveRequest
@@ -126,6 +125,10 @@ def explain_layers(
         if searched == SEARCHED and group is None and not like:
             continue
         shown = located.shown(verdict)
+        wrong = [one.port_path for one in verdicts if one.at_fault and one.direction == "forward"]
+        within = [one for one in wrong if below(one, path) is not None]
+        # Code that is wrong at several places has layers at fault inside; else that is not known.
+        several = path in located.again or (located.later and len(within) > 1)
         told = diagnose(
             shown,
             verdict,
@@ -136,7 +139,7 @@ def explain_layers(
             findings=serious,
             like=like,
             pace=pace,
-            inside=_wrong_inside(path, located, verdicts),
+            inside={*within} - {path} if several else None,
         )
         searched += group is None or not told[0].evidence.startswith(CONSTRUCTED)
         stage = "preflight" if verdict.direction == "construction" else verdict.direction
@@ -156,13 +159,6 @@ def explain_layers(
                 settled[group] = cause
     lines = {(one.code, one.name, one.port_path) for one in found if one.place}
     return [one for one in found if one.place or (one.code, one.name, one.port_path) not in lines], places
-
-
-def _wrong_inside(path: str, located: Located, verdicts: Sequence[LayerVerdict]) -> set[str] | None:
-    """Return the layers at fault in one whose code is wrong at several places; None where it is not known to be."""
-    wrong = [one.port_path for one in verdicts if one.at_fault and one.direction == "forward"]
-    within = [one for one in wrong if below(one, path) is not None]
-    return {*within} - {path} if path in located.again or (located.later and len(within) > 1) else None
 
 
 def placed(
@@ -270,11 +266,3 @@ def _covers(cause: Diagnosis, finding: Diagnosis) -> bool:
 def grave(findings: Sequence[Diagnosis]) -> list[Diagnosis]:
     """Return the findings that fail something."""
     return [one for one in findings if not one.harmless]
-
-
-def first_constructed(asked: LiveRequest, findings: Sequence[Diagnosis]) -> LayerVerdict | None:
-    """Return the first layer that is built otherwise, as a verdict; None where none is."""
-    found = next((one for one in grave(findings) if one.name != NOT_COPIED), None)
-    if found is None:
-        return None
-    return replace(asked.fault(found.reference_path, found.port_path, found.message), direction="construction")

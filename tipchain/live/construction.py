@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
 from importlib import import_module
 
 from tipchain.errors import Outcome
@@ -14,7 +13,7 @@ from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import LayerPair
 from tipchain.explain.locate.trace import Store
 from tipchain.explain.preflight.construction import check, every_path
-from tipchain.explain.preflight.parameters import MANY, Tensors, two_initializations
+from tipchain.explain.preflight.parameters import Tensors
 from tipchain.explain.preflight.trials import weigh
 from tipchain.framework_types import Model
 from tipchain.frameworks.randomness import attributes
@@ -22,18 +21,6 @@ from tipchain.live.layers import locate
 from tipchain.live.report import AlignmentReport
 from tipchain.live.request import LiveRequest
 from tipchain.live.results import LiveResults
-
-
-def check_strangers(results: LiveResults, tensors: Tensors) -> PieceCheck | None:
-    """Return the FAIL of weights that are two initializations, where nothing else is worth comparing; else None."""
-    strange = two_initializations(tensors)
-    if strange is None or strange.compared < MANY:
-        return None
-    finding = strange.finding
-    results.report.findings[:] = [finding]
-    cause = replace(finding, evidence="parameters whose elements are all equal were not counted")
-    reason = f"{finding.message}; nothing else was compared"
-    return PieceCheck(outcome=Outcome.FAIL, reason=reason, diagnoses=(cause,))
 
 
 def check_construction(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tipchain.core.language import many, template
 from tipchain.errors import BAD
-from tipchain.explain.findings import SIDE_NAMES, Diagnosis
+from tipchain.explain.findings import SIDE_NAMES
 from tipchain.explain.locate.verdicts import ORDER, Closeness, LayerVerdict
 from tipchain.live.report import PER_DECADE, AlignmentReport, Histogram
 from tipchain.numbers.tolerance import SAME_DOUBLE, UNIT
@@ -62,16 +62,9 @@ def render(report: AlignmentReport, template: str = "run.html") -> str:
     if first is None and not report.uncompared:
         bad = [f"{name}: {report.reasons.get(name, '')}" for name, ended in report.stages.items() if ended in BAD]
         verdict = ": ".join(filter(None, (verdict, "; ".join(bad[:2]))))
-    return render_run(
-        run_of(report), detail_sections(report), verdict=verdict, command=report.command, first=first, template=template
-    )
-
-
-def run_of(report: AlignmentReport) -> RunReport:
-    """Return the report as that of a run whose stages are its checks, the cause of the first divergence first."""
-    first, origin = report.first_divergence, report.origin
+    origin = report.origin
     causes = sorted(report.diagnoses, key=lambda one: first is None or first.port_path not in one.layers)
-    return RunReport(
+    run = RunReport(  # of which the stages are the report's checks; the cause of the first divergence comes first
         started=origin.get("date", ""),
         versions=report.versions,
         where={"commit": origin["commit"]} if origin.get("commit") else {},
@@ -80,6 +73,8 @@ def run_of(report: AlignmentReport) -> RunReport:
         diagnoses=tuple(causes),
         uncompared=tuple(report.uncompared),
     )
+    sections = detail_sections(report)
+    return render_run(run, sections, verdict=verdict, command=report.command, first=first, template=template)
 
 
 def detail_sections(report: AlignmentReport) -> Iterator[PageSection]:
@@ -87,14 +82,41 @@ def detail_sections(report: AlignmentReport) -> Iterator[PageSection]:
     if report.notes:
         yield PageSection("notes-live", "Notes", report.notes)
     if report.findings:
-        yield PageSection("findings", "Differences of construction", _findings(report.findings))
+        groups = group_by(report.findings, lambda one: (one.harmless, one.code, one.name, one.reference, one.port))
+        parts = [
+            part for ones in groups.values() for part in ([ones] if len(ones) >= ALIKE else [[one] for one in ones])
+        ]
+        listed: Mapping[str, object] = {
+            "grave": [ones for ones in parts if not ones[0].harmless],
+            "harmless": [ones for ones in parts if ones[0].harmless],
+            "count": sum(one.harmless for one in report.findings),
+        }
+        yield PageSection("findings", "Differences of construction", listed)
     if report.layers:
         found = [
             _depth(direction, [one for one in report.layers if one.direction == direction]) for direction in DIRECTIONS
         ]
         yield PageSection("depth", "Error along depth", [one for one in found if one is not None])
-        yield PageSection("layers", "Layers", _layers(report.layers))
-    curves = list(curve_plots(report.curves))
+        root, present = grow(report.layers), {one.closeness for one in report.layers}
+        layers = {(one.port_path, one.reference_path) for one in report.layers}
+        faults = {(one.port_path, one.reference_path) for one in report.layers if one.at_fault}
+        tree: Mapping[str, object] = {
+            "counted": f"{many(len(layers), 'layer')} compared, {len(faults) or 'none'} at fault",
+            "legend": [SIGNS[one] for one in reversed(ORDER) if one in present],
+            "shown": template("{n} of {n2} layers"),
+            "root": root,
+            "everything": root.rows() <= FEW,
+        }
+        yield PageSection("layers", "Layers", tree)
+    # A plot for each pair of curves that is known, and one for each other curve but those along depth.
+    known = {name for pair in PAIRS for name in (pair.reference, pair.port, pair.allowed)}
+    both = [pair for pair in PAIRS if report.curves.get(pair.reference) and report.curves.get(pair.port)]
+    curves = [chart for pair in both for chart in _both(pair, report.curves)]
+    for name, values in report.curves.items():
+        if name not in known and not name.startswith("depth/") and values:
+            chart = Chart(name=name, labels=("step", name), x=_ends(len(values)), y=linear(values))
+            chart.line(range(len(values)), values, "port")
+            curves.append(chart)
     if curves:
         yield PageSection("curves", "Training", curves)
     if report.histograms:
@@ -114,17 +136,6 @@ def detail_sections(report: AlignmentReport) -> Iterator[PageSection]:
             for name, value in report.numbers.items()
         ]
         yield PageSection("figures", "Figures", rows)
-
-
-def _findings(found: Sequence[Diagnosis]) -> Mapping[str, object]:
-    """Group differences of construction that differ in the layer alone; harmless ones stand apart."""
-    groups = group_by(found, lambda one: (one.harmless, one.code, one.name, one.reference, one.port))
-    listed = [part for ones in groups.values() for part in ([ones] if len(ones) >= ALIKE else [[one] for one in ones])]
-    return {
-        "grave": [ones for ones in listed if not ones[0].harmless],
-        "harmless": [ones for ones in listed if ones[0].harmless],
-        "count": sum(one.harmless for one in found),
-    }
 
 
 # The tree of the layers.
@@ -208,20 +219,6 @@ def _shortened(node: Node) -> Node:
         inner.name = f"{node.name}.{inner.name}"
         return inner
     return node
-
-
-def _layers(verdicts: Sequence[LayerVerdict]) -> Mapping[str, object]:
-    root = grow(verdicts)
-    present = {one.closeness for one in verdicts}
-    layers = {(one.port_path, one.reference_path) for one in verdicts}
-    faults = {(one.port_path, one.reference_path) for one in verdicts if one.at_fault}
-    return {
-        "counted": f"{many(len(layers), 'layer')} compared, {len(faults) or 'none'} at fault",
-        "legend": [SIGNS[one] for one in reversed(ORDER) if one in present],
-        "shown": template("{n} of {n2} layers"),
-        "root": root,
-        "everything": root.rows() <= FEW,
-    }
 
 
 # The plots of a report: errors along depth, training, learning rates, histograms.
@@ -309,28 +306,28 @@ PAIRS = (
 )
 
 
-def curve_plots(curves: Mapping[str, Sequence[float]]) -> Iterator[Chart]:
-    """Yield a plot for each pair of curves that is known, and one for each other curve but those along depth."""
-    known = {name for pair in PAIRS for name in (pair.reference, pair.port, pair.allowed)}
-    for pair in PAIRS:
-        if curves.get(pair.reference) and curves.get(pair.port):
-            yield from _both(pair, curves)
-    for name, values in curves.items():
-        if name not in known and not name.startswith("depth/") and values:
-            chart = Chart(name=name, labels=("step", name), x=_ends(len(values)), y=linear(values))
-            chart.line(range(len(values)), values, "port")
-            yield chart
-
-
 def _both(pair: Pair, curves: Mapping[str, Sequence[float]]) -> Iterator[Chart]:
     count = min(len(curves[pair.reference]), len(curves[pair.port]))
     reference, port = (list(curves[name][:count]) for name in (pair.reference, pair.port))
     allowed = list(curves.get(pair.allowed, ()))[:count] if pair.allowed else []
     steps = range(count)
+    every = max(1, -(-count // ROWS))
+    heads = [pair.step, "reference", "port", "difference", *(["allowed"] if allowed else [])]
+    rows = [
+        [
+            str(step),
+            exactly(reference[step]),
+            exactly(port[step]),
+            number(port[step] - reference[step]),
+            *([number(allowed[step]) if isfinite(allowed[step]) else "any"] if allowed else []),
+        ]
+        for step in steps
+        if step % every == 0 or step == count - 1
+    ]
     chart = Chart(
         name=pair.title, labels=(pair.step, pair.unit), x=_ends(count), y=linear([*reference, *port]),
         keys=[("line reference", "reference"), ("line port", "port")],
-        table=_curve_values(pair, reference, port, allowed),
+        table=(heads, rows),
     )  # fmt: skip
     if len(allowed) == count and allowed:
         low, high = chart.y  # chaos may allow anything: the band must not flatten the curves
@@ -373,25 +370,6 @@ def _apart(pair: Pair, reference: Sequence[float], port: Sequence[float], allowe
         chart.keys.append(("dot differs", "outside"))
         chart.words = f": outside at {many(len(outside), pair.step)}, first at {outside[0]}"
     return chart
-
-
-def _curve_values(
-    pair: Pair, reference: Sequence[float], port: Sequence[float], allowed: Sequence[float]
-) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
-    every = max(1, -(-len(reference) // ROWS))
-    steps = [step for step in range(len(reference)) if step % every == 0 or step == len(reference) - 1]
-    heads = [pair.step, "reference", "port", "difference", *(["allowed"] if allowed else [])]
-    rows = [
-        [
-            str(step),
-            exactly(reference[step]),
-            exactly(port[step]),
-            number(port[step] - reference[step]),
-            *([number(allowed[step]) if isfinite(allowed[step]) else "any"] if allowed else []),
-        ]
-        for step in steps
-    ]
-    return heads, rows
 
 
 def _ends(count: int) -> tuple[float, float]:

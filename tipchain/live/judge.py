@@ -98,7 +98,17 @@ class Judge:
             return replace(report, undiagnosed=INTERRUPTED if failed else "", interrupted=True)
         except TipchainError as error:
             done = Launched(text=str(error), exit_code=error.exit_code, document=None)
-        self._write_down(done, out)
+        # The live models' report of a difference is kept, and printed where that is asked for.
+        file = self.request.folder / f"{self.request.report_name.replace('alignment', 'located')}.json"
+        if done.document is not None and done.exit_code:
+            atomic_write(file, json.dumps(done.document) + "\n")
+        else:
+            file.unlink(missing_ok=True)
+        if self.search.stream is not None:
+            text = fold(say(done.text), terminal_width())
+            print(f"== both models in one process\n{text}", file=self.search.stream, flush=True)
+        run = self.request.folder.parent.name
+        append(out / "alignment.log", f"# run {run} both models in one process\n{done.text}\n")
         if done.document is None:
             text = done.text.removeprefix("ERROR: ")
             verdict = Verdict(Outcome.ERROR, f"{PREFLIGHT}/models", f"both models in one process: {text}")
@@ -141,20 +151,6 @@ class Judge:
         if "forward" in judged and mode.trains and stages == choose_stages(case, mode, ()):
             judged["backward"] = "backward"  # gradients belong to the network, whether or not the case trains it
         return judged
-
-    def _write_down(self, done: Launched, out: Path) -> None:
-        """Keep the live models' report of a difference, and print it where that is asked for."""
-        file = self.request.folder / f"{self.request.report_name.replace('alignment', 'located')}.json"
-        differs = done.document is not None and done.exit_code
-        if differs:
-            atomic_write(file, json.dumps(done.document) + "\n")
-        else:
-            file.unlink(missing_ok=True)
-        if self.search.stream is not None:
-            text = fold(say(done.text), terminal_width())
-            print(f"== both models in one process\n{text}", file=self.search.stream, flush=True)
-        run = self.request.folder.parent.name
-        append(out / "alignment.log", f"# run {run} both models in one process\n{done.text}\n")
 
     def _decided(self, report: RunReport, document: JsonObject) -> RunReport:
         rules, judged = self._rules, {PREFLIGHT: PREFLIGHT, **self._judged}

@@ -236,7 +236,15 @@ def compare(recipe: Recipe, *, same: bool, excused: bool = False) -> tuple[Piece
                 break
         else:
             number, told = recipe.asked.iterations, _judge_end(taken)
-    check = PieceCheck(outcome=told[0], reason=told[1], curves=_curves(taken))
+    # The first loss of both sides by step, how far it may be off, and learning rates.
+    stage, curves = STEP if recipe.steps else "train", dict[str, list[float]]()
+    for (expected, actual), allowed in zip(taken.losses, taken.allowed, strict=True):
+        for name, held in (("reference", expected), ("port", actual), ("allowed", allowed)):
+            values = [float(np.mean(np.asarray(value))) for value in list(held.values())[:1]]
+            curves.setdefault(f"{stage}/{name}", []).extend(values)
+    if not recipe.steps:
+        curves |= {"lr/reference": taken.reference.rates, "lr/port": taken.port.rates}
+    check = PieceCheck(outcome=told[0], reason=told[1], curves=curves)
     del taken
     collect(size)
     return check, number if check.outcome is Outcome.FAIL else None
@@ -297,17 +305,6 @@ def _equal(taken: Lockstep, steps: int) -> str:
     held = [what for what in taken.start if what != "model"]
     beside = f", {', '.join(held)} among them," if held else ""
     return f"{steps} steps and {compared} tensors after each{beside} are as close as rounding allows"
-
-
-def _curves(taken: Lockstep) -> dict[str, list[float]]:
-    """Return the first loss of both sides by step, how far it may be off, and learning rates."""
-    stage, curves = STEP if taken.recipe.steps else "train", dict[str, list[float]]()
-    for (expected, actual), allowed in zip(taken.losses, taken.allowed, strict=True):
-        for name, held in (("reference", expected), ("port", actual), ("allowed", allowed)):
-            values = [float(np.mean(np.asarray(value))) for value in list(held.values())[:1]]
-            curves[f"{stage}/{name}"] = [*curves.get(f"{stage}/{name}", ()), *values]
-    rates = {"lr/reference": taken.reference.rates, "lr/port": taken.port.rates}
-    return curves if taken.recipe.steps else {**curves, **rates}
 
 
 def _common(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> list[str]:

@@ -57,7 +57,16 @@ def judge_other_calls(asked: LiveRequest, results: LiveResults, located: Located
             _judge_single(asked, results, located)
     if results.agrees and not asked.training and not located.port.draws.made:
         alike = [one.shape for one in located.reference.outputs] == [one.shape for one in located.port.outputs]
-        _judge_given_inputs(asked, results, alike=alike)
+        for given in asked.others if results.agrees else ():
+            with results.erring("forward"):
+                results.pace.tell("running both models with the other inputs")
+                told = asked.call_both(given, training=False, double=False)
+                if isinstance(told, Refusal):
+                    who, how = "port" if told.by_port else "reference", f"with inputs of shape {told_shapes(given)}"
+                    outcome = Outcome.FAIL if told.by_port else Outcome.ERROR
+                    results.end("forward", outcome, f"{how} the {who} raises: {told.told}")
+                elif told.differs:
+                    _judge_with(asked, results, given, alike=alike)
         _judge_other_inputs(asked, results, located, alike=alike)
     return draws
 
@@ -133,21 +142,6 @@ def _judge_single(asked: LiveRequest, results: LiveResults, located: Located) ->
     if coarse and results.agrees:
         reason = reason_of(Closeness.LOWER_PRECISION, coarse[0])
         results.add("forward", f"in float32 {reason}, of code between layers")
-
-
-def _judge_given_inputs(asked: LiveRequest, results: LiveResults, *, alike: bool) -> None:
-    """Judge the models with the other given inputs; ``alike``: outputs had equal shapes so far."""
-    for given in asked.others if results.agrees else ():
-        with results.erring("forward"):
-            results.pace.tell("running both models with the other inputs")
-            told = asked.call_both(given, training=False, double=False)
-            if isinstance(told, Refusal):
-                who, why = "port" if told.by_port else "reference", f"with inputs of shape {told_shapes(given)}"
-                results.end(
-                    "forward", Outcome.FAIL if told.by_port else Outcome.ERROR, f"{why} the {who} raises: {told.told}"
-                )
-            elif told.differs:
-                _judge_with(asked, results, given, alike=alike)
 
 
 def _judge_other_inputs(asked: LiveRequest, results: LiveResults, located: Located, *, alike: bool) -> None:

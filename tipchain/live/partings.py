@@ -77,7 +77,8 @@ class Watch:
         """Return the gradients that there are, as the reference keeps them; those in ``clipped`` by its tensors' ids."""
         framework, found = self.loop.side.framework, {}
         for name in self.loop.slots:
-            tensors = self._tensors(name)
+            parts = self.loop.slots[name].parts
+            tensors = [part.tensor for part in parts] if self.loop.number else [self.optimizer.tensor(name)]
             gradients = [clipped.get(id(one), framework.gradient(one)) for one in tensors]
             if all(one is None for one in gradients):
                 continue
@@ -87,11 +88,6 @@ class Watch:
             laid = self._laid(name)
             found[name] = array if laid is None else laid.layout.back(array)
         return found
-
-    def _tensors(self, name: str) -> list[Tensor]:
-        if self.loop.number:
-            return [part.tensor for part in self.loop.slots[name].parts]
-        return [self.optimizer.tensor(name)]
 
     def _laid(self, name: str) -> Laid | None:
         path, _, leaf = name.rpartition(".")
@@ -188,7 +184,8 @@ def loop_causes(recipe: Recipe, step: int) -> tuple[Diagnosis, ...]:
     """Return the first quantity in which two loops part by ``step``; lending shows its share."""
     taken = Lockstep(recipe, measured=True)
     search, number = _Search(taken), 0
-    while number <= step or (search.goes_on and number < recipe.asked.iterations):
+    # Later steps tell more of an update that is yet to come.
+    while number <= step or (search.waiting and not search.found and number < recipe.asked.iterations):
         taken.step(number)
         search.step(number)
         number += 1
@@ -203,7 +200,13 @@ def loop_causes(recipe: Recipe, step: int) -> tuple[Diagnosis, ...]:
     for at, parting in enumerate(partings):
         if gap > SAME_SINGLE and parting.name in LENT:
             lent, named = LENT[parting.name]
-            share = _share(recipe, lent, number, gap)
+            reference, port = recipe.open()
+            start = reference.state()
+            Watch(port, lent, Watch(reference))
+            for earlier in range(number):
+                reference.step(earlier)
+                port.step(earlier)
+            share = max(0.0, 1 - _gap(start, (reference.state(), {}, port.state())) / gap)
             shown = f"with {named} in the port's loop {share:.2%} of the difference is gone"
             partings[at] = replace(parting, explained=share, evidence=f"{shown}; {parting.evidence}")
             if share >= EXPLAINED:
@@ -230,17 +233,6 @@ def _statements(recipe: Recipe, number: int, parting: Diagnosis, ends: tuple[Arr
     )
 
 
-def _share(recipe: Recipe, lent: str, steps: int, gap: float) -> float:
-    """Return the share of the difference that is gone where the port's loop is lent the reference's values."""
-    reference, port = recipe.open()
-    start = reference.state()
-    Watch(port, lent, Watch(reference))
-    for number in range(steps):
-        reference.step(number)
-        port.step(number)
-    return max(0.0, 1 - _gap(start, (reference.state(), {}, port.state())) / gap)
-
-
 def _gap(start: State, states: tuple[State, State, State]) -> float:
     """Return how far two loops' tensors are apart, relative to how far the reference's have moved."""
     reference, _, port = states
@@ -262,32 +254,27 @@ class _Search:
         self.taken = taken
         self.reference, self.port = Watch(taken.reference), Watch(taken.port)
         self.moved = Watch(taken.moved or taken.reference)
-        self._found: list[Diagnosis] = []
-        self._waiting: Diagnosis | None = None
+        self.found: list[Diagnosis] = []
+        self.waiting: Diagnosis | None = None
         self._returned: Diagnosis | None = None
         self._paths, self.number = taken.recipe.paths, 0
         self.ends: dict[str, tuple[Array, Array]] = {}
 
     @property
-    def goes_on(self) -> bool:
-        """Whether later steps tell more: of an update that is yet to come."""
-        return not self._found and self._waiting is not None
-
-    @property
     def partings(self) -> list[Diagnosis]:
         """The first parting; after one before an update, that of the update's gradients too."""
-        return self._found or [one for one in (self._waiting or self._returned,) if one]
+        return self.found or [one for one in (self.waiting or self._returned,) if one]
 
     def step(self, number: int) -> None:
         """Compare the last step's actions and results, unless a parting is known."""
-        if self._found:
+        if self.found:
             return
         self.number = number
         # What parts before an update and is undone there, such as the scale of a loss, is none.
-        self._waiting = self._waiting or next(self._before_update(number), None)
-        self._found = next(self._in_update(number), []) or list(self._after_update(number))[:1]
+        self.waiting = self.waiting or next(self._before_update(number), None)
+        self.found = next(self._in_update(number), []) or list(self._after_update(number))[:1]
         if self.port.updates:
-            self._waiting = None
+            self.waiting = None
         for apart in [] if self._returned else self.taken.losses_apart():
             message = f"after step {number} {apart.told(self._paths)}, though gradients and parameters agree"
             fix = "return the loss that the reference returns: before, or after, it is divided"
@@ -306,7 +293,13 @@ class _Search:
                 yield self._parting("gradients", message, fix, self._lines("zero_grad|clear_grad", else_at=places))
             if alike and self._gradients_apart(*({"": one.loss} for one in passes)):
                 loss, port_loss = float(expected.loss[0]), float(actual.loss[0])
-                ratio, scaled = _ratio(expected.gradients, actual.gradients), ""
+                made = actual.gradients
+                pairs = [(one, made[name]) for name, one in expected.gradients.items() if name in made]
+                size = sum(float((one * one).sum()) for one, _ in pairs)
+                factor = sum(float((one * other).sum()) for one, other in pairs) / max(size, TINY)
+                rest = sum(float(np.square(other - factor * one).sum()) for one, other in pairs)
+                # Gradients may have a single factor between them.
+                ratio, scaled = factor if factor and rest <= SAME_SINGLE**2 * factor**2 * size else None, ""
                 fix = "start the port's backward from the reference's loss"
                 if ratio is not None:
                     scaled = f": its gradients are {ratio:.6g} times the reference's"
@@ -339,11 +332,11 @@ class _Search:
                 lines = self._lines(r"sched\w*\.step\(", else_at=places)
                 yield [self._parting("learning-rate", f"at step {number} {rates}{stepped}", fix, lines)]
             for apart in self._gradients_apart(*(one.gradients for one in updates))[:1]:
-                agreed = "" if self._waiting else ", though the gradients after backward agree"
+                agreed = "" if self.waiting else ", though the gradients after backward agree"
                 message = f"at step {number}, as the optimizer gets it, {apart.told(self._paths)}{agreed}"
                 fix = "unscale and clip the port's gradients between backward and the update as the reference does"
                 lines = self._lines(r"^(?!\s*def ).*(clip|unscale)", else_at=places)
-                yield [*([self._waiting] if self._waiting else []), self._parting("clipping", message, fix, lines)]
+                yield [*([self.waiting] if self.waiting else []), self._parting("clipping", message, fix, lines)]
 
     def _rates(self, expected: Moment, actual: Moment) -> str:
         """Return which learning rate differs, with both values, or "" where none does."""
@@ -421,12 +414,3 @@ class _Search:
                         if re.search(patterns[number % len(patterns)], text):
                             found[number] = SourceLine(file=file, line=at, code=text.strip())
         return found[0], found[1]
-
-
-def _ratio(expected: Gradients, actual: Gradients) -> float | None:
-    """Return the factor between two sets of gradients, None where there is no single one."""
-    pairs = [(one, actual[name]) for name, one in expected.items() if name in actual]
-    size = sum(float((one * one).sum()) for one, _ in pairs)
-    factor = sum(float((one * other).sum()) for one, other in pairs) / max(size, TINY)
-    rest = sum(float(np.square(other - factor * one).sum()) for one, other in pairs)
-    return factor if factor and rest <= SAME_SINGLE**2 * factor**2 * size else None

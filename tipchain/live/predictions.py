@@ -7,8 +7,9 @@ after it when the port's code is run once more with the reference's outputs in p
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -99,19 +100,16 @@ class _Deployed:
         with self.side.recording(gradient=False):
             remove = self.side.watch(self.model, before, after)
             try:
-                result = call_with_raw(self._open(), copy.deepcopy(raw))
+                predict: Function = partial(self.predict, self.model)
+                if len(required(self.predict)) == 1:
+                    predict = as_callable(predict(), "predict(model)", "raw")
+                result = call_with_raw(predict, copy.deepcopy(raw))
             except _Reached:
                 result = None
             finally:
                 remove()
         read = {path: _told(one) for path, one in leaves(result, [self.side])}
         return Predicted(result=read, given=given, returned=returned)
-
-    def _open(self) -> Callable[[object], object]:
-        """Return the predictor of a raw sample: ``predict(model, raw)``, or the result of ``predict(model)``."""
-        if len(required(self.predict)) == 1:
-            return as_callable(self.predict(self.model), "predict(model)", "raw")
-        return lambda raw: self.predict(self.model, raw)
 
 
 def check_predictions(asked: LiveRequest) -> PieceCheck:

@@ -18,7 +18,7 @@ from tipchain.explain.locate.trace import Store, take_out
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.framework_types import Array, Function, Loader, Loss, Model, Nested, Optimizer, Options, Schedule
 from tipchain.frameworks.randomness import Draws
-from tipchain.live.arguments import check_outputs, check_pair
+from tipchain.live.arguments import check_pair
 
 DataPair = tuple[Loader, Loader]
 Built = tuple[Optimizer, Schedule]
@@ -74,13 +74,8 @@ class LiveRequest(TrainingPair):
         for name, words, known in (("stages", self.only, STAGES), ("modes", self.modes, MODES)):
             if wrong := [word for word in words if word not in known]:
                 raise UsageError(f"{name} has {wrong[0]!r}\n  expected: {', '.join(known)}")
-        for name, pair in (
-            ("loss", self.loss),
-            ("optimizers", self.optimizers),
-            (STEP, self.step),
-            (PREDICT, self.predict),
-        ):
-            check_pair(name, pair)
+        for name in ("loss", "optimizers", STEP, PREDICT):
+            check_pair(name, getattr(self, name))
         check_pair("schedulers", self.schedulers, lacking=True)
         check_pair("clip", self.clips if any(self.clips) else None, lacking=True)
         for name, value in ((STEP, self.step), ("clip", any(self.clips)), ("schedulers", self.schedulers)):
@@ -99,7 +94,14 @@ class LiveRequest(TrainingPair):
             )
         if self.samples is not None and len(self.samples) == 0:
             raise UsageError("samples are empty: nothing to give the transforms")
-        check_outputs(self.inputs.outputs)
+        if len(chosen := self.inputs.outputs) != 2:
+            raise UsageError(
+                f"outputs is a tuple of {len(chosen)}\n  expected: (of the reference, of the port); a list takes several"
+            )
+        for one in (part for each in chosen for part in (each if isinstance(each, list) else [each])):
+            if not (one is None or isinstance(one, str | int) or callable(one)) or isinstance(one, bool):
+                kind = type(one).__name__
+                raise UsageError(f"outputs: found a {kind}\n  expected: a name, an index or a callable")
 
     @property
     def wanted(self) -> set[str]:
@@ -146,21 +148,10 @@ class LiveRequest(TrainingPair):
     @property
     def call(self) -> str:
         """The call as it was made; objects stand by their argument's name."""
-        objects = {
-            "loss": self.loss,
-            "optimizers": self.optimizers,
-            "schedulers": self.schedulers,
-            "clip": any(self.clips),
-            "step": self.step,
-            "data": self.data,
-            "samples": self.samples is not None,
-            "metrics": self.metrics,
-            "predict": self.predict,
-            "names": self.names,
-            "outputs": any(one is not None for one in self.inputs.outputs),
-            "equal_nan": self.equal_nan,
-        }
-        told = [f"{name}={name}" for name, value in objects.items() if value]
+        chosen = any(one is not None for one in self.inputs.outputs)
+        given = {"clip": any(self.clips), "samples": self.samples is not None, "outputs": chosen}
+        names = "loss optimizers schedulers clip step data samples metrics predict names outputs equal_nan".split()
+        told = [f"{name}={name}" for name in names if (given[name] if name in given else getattr(self, name))]
         told += [f"{name}={getattr(self, name)}" for name in ("iterations", "training", "seed")]
         return f"tipchain.align(reference, port, inputs, {', '.join(told)})"
 

@@ -134,21 +134,6 @@ def feed_case(
     return found
 
 
-def read_samples(path: Path) -> list[Array]:
-    """Return the arrays of a ``.npz`` file in its order; one of four axes or named ``samples`` holds many.
-
-    Raises:
-        RecordError: it cannot be read, or holds anything but arrays.
-        UsageError: it holds none.
-    """
-    found: list[Array] = []
-    for name, array in read_npz(path).items():
-        found.extend(array if array.ndim and (array.ndim > 3 or name == "samples") else [array])
-    if not found:
-        raise UsageError(f"{path}: has no arrays\n  expected: raw samples")
-    return found
-
-
 NONE = "none"
 """Name on the command line where one side has no such callable."""
 STAGE_OF = {"loss": "loss", "optimizers": "optimizer", "schedulers": "schedule", "clip": "train", "step": "step"}
@@ -210,7 +195,11 @@ def open_case(
     else:
         for framework, model in zip(frameworks[: len(made)], models, strict=False):
             framework.load_weights(model, ready.paths[framework.name])
-        found_names = dict(ready.names) if names is None else _convert(case, models, names)
+        found_names = dict(ready.names)
+        if names is not None:
+            names.check(*models)
+            both, ignore = {**case.weights.names, **names.names}, (*case.weights.ignore, *names.ignore)
+            found_names = dict(copy_weights(models[0], models[1], both, ignore).names)
     train_data = data_roots(case, parse_mode(mode), data_path)[0] if trained and weights else None
     args, labels = _inputs(case, frameworks[0], train_data)
     found |= {
@@ -274,14 +263,6 @@ def _fits(case: Case, models: Sequence[Model]) -> bool:
     except WeightsError:
         return False
     return True
-
-
-def _convert(case: Case, models: Sequence[Model], given: NameMap) -> dict[str, str]:
-    """Give the port the reference's weights by the case's names and those given; return all names that were found."""
-    given.check(*models)
-    reference, port = models
-    names, ignore = {**case.weights.names, **given.names}, (*case.weights.ignore, *given.ignore)
-    return dict(copy_weights(reference, port, names, ignore).names)
 
 
 def _inputs(case: Case, framework: Framework, train_data: Path | None) -> tuple[tuple[Tensor, ...], Tensor]:
@@ -350,7 +331,12 @@ def open_callables(
             continue
         found[name] = tuple(one() if isinstance(one, type) else one for one in given) if name == "loss" else given
     if asked.get("samples"):
-        found["samples"] = read_samples(Path(asked["samples"]))
+        path, raws = Path(asked["samples"]), list[Array]()
+        for name, array in read_npz(path).items():  # one of four axes, or named so, holds many
+            raws.extend(array if array.ndim and (array.ndim > 3 or name == "samples") else [array])
+        if not raws:
+            raise UsageError(f"{path}: has no arrays\n  expected: raw samples")
+        found["samples"] = raws
     for name in ("data", "metrics", "predict"):
         if specs := asked.get(name):
             made = [resolve(spec, root, side) for side, spec in zip(SIDES, specs, strict=True)]

@@ -18,7 +18,7 @@ from tipchain.explain.causes.schedules import stepper
 from tipchain.explain.locate.gradients import Laid, as_reference, laid_otherwise
 from tipchain.explain.locate.matching import LayerPair
 from tipchain.explain.locate.rerun import conditions
-from tipchain.explain.locate.runs import ARGS, LABELS, Precise, bind, call_model, labels_of, with_tensors
+from tipchain.explain.locate.runs import ARGS, LABELS, Precise, bind, call_model, with_tensors
 from tipchain.explain.locate.trace import take_out
 from tipchain.framework_types import Array, Model, Nested, Optimizer, Schedule, Tensor
 from tipchain.frameworks.live_models import LiveSide
@@ -180,7 +180,7 @@ class Loop:
         clip, advance = clipping(asked.clips[self.number], model, self.optimizer), stepper(self.schedule)
 
         def step(number: int) -> object:
-            value = loss(call_model(side, model, inputs, double=True), labels_of(side, inputs, double=True))
+            value = loss(call_model(side, model, inputs, double=True), with_tensors(side, inputs.labels, double=True))
             self.rates.append(side.learning_rate(self.optimizer))
             value.backward()
             if clip is not None:

@@ -239,9 +239,8 @@ class StreamReader:
             return 0
         given, code, marked, lengths, tuple_of, near, far, order = match.groups()
         begin, at, end = at - 2, match.end(), b"\x94t\x94b" if code else b"tb"
-        if (
-            not code and data[at] == 0x43 and data[at + 2 + data[at + 1]] == 0x30
-        ):  # bytes that are dropped: an alignment
+        # Bytes that are dropped are an alignment.
+        if not code and data[at] == 0x43 and data[at + 2 + data[at + 1]] == 0x30:
             at += 3 + data[at + 1]
         start = at + 1 + _BYTES.get(data[at], 0)
         stop = start + int.from_bytes(data[at + 1 : start], "little")

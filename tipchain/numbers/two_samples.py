@@ -83,11 +83,9 @@ def compare_spread(expected: Array, actual: Array) -> float:
 
 def compare_tails(expected: Array, actual: Array) -> float:
     """Return the two-sided p-value of equal kurtosis: `compare_mean` of the fourth standardized powers."""
-    powers = []
-    for values in (expected.astype(np.float64), actual.astype(np.float64)):
-        spread = float(values.std())
-        powers.append(((values - values.mean()) / (spread or 1.0)) ** 4)
-    return compare_mean(powers[0], powers[1])
+    left, right = (values.astype(np.float64) for values in (expected, actual))
+    powers = [((one - one.mean()) / (float(one.std()) or 1.0)) ** 4 for one in (left, right)]
+    return compare_mean(*powers)
 
 
 def compare_share(expected_hits: int, expected_size: int, actual_hits: int, actual_size: int) -> float:

@@ -158,9 +158,8 @@ def judge(diff: TensorDiff, tolerance: Tolerance, *, subject: str, outside: int 
             outcome, reason = Outcome.FAIL, f"not close · {count}{shown} · {_worst(diff)} · allowed {tolerance}"
             if isfinite(most):
                 name = "atol" if tolerance.threshold is None else "threshold"
-                bound = Context(prec=3, rounding=ROUND_CEILING).create_decimal(
-                    Decimal(most)
-                )  # never smaller than it is
+                # Rounded up, so that it is enough.
+                bound = Context(prec=3, rounding=ROUND_CEILING).create_decimal(Decimal(most))
                 reason += f" · would pass with {name} >= {float(bound):g}"
         # With rtol each element is allowed something else, which no fact tells.
         taken = most / allowed if allowed else inf if most else 0.0

@@ -67,8 +67,7 @@ def to_paddle(
     problems: list[str] = []
     result: dict[str, Array] = {}
     for name, slot in match.slots.items():
-        problem = _misfit(name, dtype_name(state[name]), slot)
-        if problem:
+        if problem := _misfit(name, dtype_name(state[name]), slot):
             problems.append(problem)
             continue
         for part, array in zip(slot.parts, divide(array_of(state[name]), slot), strict=True):
@@ -129,8 +128,7 @@ def to_torch(
     ]
     result = dict(wanted)
     for name, slot in match.slots.items():
-        problem = _misfit(name, dtype_name(wanted[name]), slot)
-        if problem:
+        if problem := _misfit(name, dtype_name(wanted[name]), slot):
             problems.append(problem)
         else:
             array = assemble([state[part.names[0]] for part in slot.parts], slot)

@@ -122,22 +122,9 @@ def load_torch_weights(model: Model, path: Path) -> dict[str, Tensor]:
     return state
 
 
-_STORAGES = MappingProxyType(
-    {
-        "DoubleStorage": "float64",
-        "FloatStorage": "float32",
-        "HalfStorage": "float16",
-        "BFloat16Storage": "bfloat16",
-        "LongStorage": "int64",
-        "IntStorage": "int32",
-        "ShortStorage": "int16",
-        "CharStorage": "int8",
-        "ByteStorage": "uint8",
-        "BoolStorage": "bool",
-        "ComplexFloatStorage": "complex64",
-        "ComplexDoubleStorage": "complex128",
-    }
-)
+_NAMES = "Double Float Half BFloat16 Long Int Short Char Byte Bool ComplexFloat ComplexDouble".split()
+_TYPES = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128".split()
+_STORAGES = MappingProxyType({f"{name}Storage": dtype for name, dtype in zip(_NAMES, _TYPES, strict=True)})
 """Source: ``torch.storage._storage_type_to_dtype_map``, without the dtypes that Paddle lacks."""
 _BITS = MappingProxyType({**{name: name for name in _STORAGES.values()}, "bfloat16": "int16"})
 """torch's dtypes to numpy's of the same width that torch.from_numpy takes."""
@@ -397,19 +384,8 @@ def _verified(path: Path, write: Callable[[Path], list[str]]) -> None:
 # Paddle weight files: written, and read without running what is in them. None of it needs torch.
 
 
-SAFE_DTYPES = {
-    "F64": "f8",
-    "F32": "f4",
-    "F16": "f2",
-    "BF16": "u2",
-    "I64": "i8",
-    "I32": "i4",
-    "I16": "i2",
-    "I8": "i1",
-    "U8": "u1",
-    "BOOL": "?",
-    "C64": "c8",
-}
+_SAFE = "F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL C64".split()
+SAFE_DTYPES = dict(zip(_SAFE, "f8 f4 f2 u2 i8 i4 i2 i1 u1 ? c8".split(), strict=True))
 """numpy's dtype of a tensor in a .safetensors file, as far as Paddle has it; bfloat16 as its bits."""
 
 

@@ -343,7 +343,17 @@ class _Matching:
     ) -> None:
         self.models = torch_model, paddle_model
         self.names = with_ignored(names, tuple(ignore), torch_model, paddle_model)
-        refuse(_bad_names(self.names, torch_model, paddle_model))
+        bad = [f"names: {one.key}: {one.message}" for one in unknown_names(self.names, torch_model, paddle_model)]
+        state, seen = paddle_model.state_dict(), dict[str, str]()
+        for old, new in self.names.items():
+            target = Target.parse(new)
+            for one in target.names if not old.startswith(NOT_IN_TORCH) and new != NOT_IN_PORT else ():
+                if target.turned and one in state and sum(size != 1 for size in state[one].shape) > 2:
+                    bad.append(f"names: {old} goes to {new}, and {one} {list(state[one].shape)} is no matrix")
+                if one in seen:
+                    bad.append(f"names: {seen[one]} and {old} both go to {one}")
+                seen[one] = old
+        refuse(bad)
         torch, paddle = matchable_layers(torch_model, paddle_model, self.names)
         refuse(
             [
@@ -376,7 +386,17 @@ class _Matching:
         found = match_by_structure(
             [leaf for leaf in self.torch if leaf not in taken], [leaf for leaf in self.port if leaf not in taken]
         )
-        self._leave_constants(found)
+        # What is a constant of one side is left alone: buffers of the port's, norms' frozen 1 and 0, integers of torch's own classes.
+        constant = [
+            leaf
+            for leaf in found.missing
+            if (leaf.buffer and leaf.path[-1] not in STATISTICS) or _is_neutral(self.port[leaf][1])
+        ]
+        self.kept += [_own_name(*self.port[leaf]) for leaf in constant]
+        found.missing = [leaf for leaf in found.missing if leaf not in constant]
+        constant = [leaf for leaf in found.unknown if leaf.kind == OWN_KIND and leaf.buffer and leaf.integer]
+        self.left += [self.torch[leaf][1].name for leaf in constant]
+        found.unknown = [leaf for leaf in found.unknown if leaf not in constant]
         targets: dict[Leaf, Target] = {}
         problems: list[str] = []
         likely: dict[str, tuple[str, ...]] = {}
@@ -413,19 +433,6 @@ class _Matching:
             left=tuple(self.left),
             assumed=tuple(self.assumed),
         )
-
-    def _leave_constants(self, found: Structure) -> None:
-        """Leave alone what is a constant of one side: buffers of the port's, norms' frozen 1 and 0, integers of torch's own classes."""
-        constant = [
-            leaf
-            for leaf in found.missing
-            if (leaf.buffer and leaf.path[-1] not in STATISTICS) or _is_neutral(self.port[leaf][1])
-        ]
-        self.kept += [_own_name(*self.port[leaf]) for leaf in constant]
-        found.missing = [leaf for leaf in found.missing if leaf not in constant]
-        constant = [leaf for leaf in found.unknown if leaf.kind == OWN_KIND and leaf.buffer and leaf.integer]
-        self.left += [self.torch[leaf][1].name for leaf in constant]
-        found.unknown = [leaf for leaf in found.unknown if leaf not in constant]
 
     def _refusal(
         self, problems: Sequence[str], found: Structure, taken: AbstractSet[Leaf], likely: dict[str, tuple[str, ...]]
@@ -574,20 +581,6 @@ def refuse(problems: Sequence[str]) -> None:
     """Raise one error with all problems, if there are any."""
     if problems:
         raise UnmatchedError(problems)
-
-
-def _bad_names(names: Mapping[str, str], torch_model: Model, paddle_model: Model) -> list[str]:
-    found = [f"names: {one.key}: {one.message}" for one in unknown_names(names, torch_model, paddle_model)]
-    state, seen = paddle_model.state_dict(), dict[str, str]()
-    for old, new in names.items():
-        target = Target.parse(new)
-        for one in target.names if not old.startswith(NOT_IN_TORCH) and new != NOT_IN_PORT else ():
-            if target.turned and one in state and sum(size != 1 for size in state[one].shape) > 2:
-                found.append(f"names: {old} goes to {new}, and {one} {list(state[one].shape)} is no matrix")
-            if one in seen:
-                found.append(f"names: {seen[one]} and {old} both go to {one}")
-            seen[one] = old
-    return found
 
 
 def _is_neutral(slot: TensorSlot) -> bool:

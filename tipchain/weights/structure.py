@@ -122,7 +122,13 @@ def match_by_structure(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> Structu
     structure = Structure()
     for scope in dict.fromkeys(leaf.scope for leaf in (*torch, *paddle)):
         torch_leaves, port_leaves = ([leaf for leaf in side if leaf.scope == scope] for side in (torch, paddle))
-        if named := _all_named_alike(torch_leaves, port_leaves):
+        by_name = {leaf.path: leaf for leaf in port_leaves}
+        named = [
+            LeafPair(expected=leaf, actual=partner)
+            for leaf in torch_leaves
+            if (partner := by_name.get(leaf.path)) and not set(_likeness(leaf)).isdisjoint(_likeness(partner))
+        ]
+        if len(named) == len(torch_leaves) == len(port_leaves):
             structure.pairs += named
             continue
         keys = _keys(torch_leaves, port_leaves)
@@ -254,17 +260,6 @@ def _keys(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> dict[Leaf, Key]:
     return keys
 
 
-def _all_named_alike(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> list[LeafPair]:
-    """Return the pairs of equal names, none unless each leaf has a partner that it may belong to."""
-    named = {leaf.path: leaf for leaf in paddle}
-    pairs = [
-        LeafPair(expected=leaf, actual=partner)
-        for leaf in torch
-        if (partner := named.get(leaf.path)) and not set(_likeness(leaf)).isdisjoint(_likeness(partner))
-    ]
-    return pairs if len(pairs) == len(torch) == len(paddle) else []
-
-
 # The tree
 
 
@@ -358,8 +353,25 @@ class _Scope:
                 pending.append(
                     ([node for node in torch if node not in partners], [node for node in paddle if node not in taken])
                 )
+        # Order of declaration decides, unless something that is known was declared in another order.
         for torch, paddle in sorted(pending, key=lambda part: len(part[0])):
-            self._by_order(torch, paddle)
+            if len(torch) != len(paddle):
+                continue  # some are unknown, or missing: which is not known either
+            if len(torch) > 1 and self.doubts:
+                self._doubt(torch, paddle, f"{self.doubts[0].expected[0]} beside it is uncertain, too")
+                continue
+            known = [(near, image) for near, image in self.decided.items() if near not in self.by_order]
+            pairs = list(zip(torch, paddle, strict=True))
+            other_order = (
+                near
+                for near, image in known
+                if any((one.start < near.start) != (other.start < image.start) for one, other in pairs)
+            )
+            if (near := next(other_order, None)) is not None:
+                self._doubt(torch, paddle, f"the two models declare it and {near.own_name} in different orders")
+                continue
+            self.decided |= dict(pairs)
+            self.by_order.update(torch if len(torch) > 1 else ())
 
     def _open(self) -> None:
         """Open the largest containers whose contents differ in number."""
@@ -414,22 +426,6 @@ class _Scope:
         partners = {**words, **equal}
         contradict = any(words.get(one, other) is not other for one, other in equal.items())
         return None if contradict or len(set(partners.values())) < len(partners) else partners
-
-    def _by_order(self, torch: Sequence[_Node], paddle: Sequence[_Node]) -> None:
-        """Decide by order of declaration, unless something that is known was declared in another order."""
-        if len(torch) != len(paddle):
-            return  # some are unknown, or missing: which is not known either
-        pairs, several = list(zip(torch, paddle, strict=True)), len(torch) > 1
-        known = [(near, image) for near, image in self.decided.items() if near not in self.by_order]
-        if several and self.doubts:
-            self._doubt(torch, paddle, f"{self.doubts[0].expected[0]} beside it is uncertain, too")
-            return
-        for near, image in known:
-            if any((one.start < near.start) != (other.start < image.start) for one, other in pairs):
-                self._doubt(torch, paddle, f"the two models declare it and {near.own_name} in different orders")
-                return
-        self.decided |= dict(pairs)
-        self.by_order.update(torch if several else ())
 
 
 # Words in names

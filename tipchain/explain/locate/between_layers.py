@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -33,6 +32,7 @@ from tipchain.explain.locate.verdicts import FINE, Closeness, Direction, LayerVe
 from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.frameworks.live_models import LiveSide
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGLE
+from tipchain.weights.structure import group_by
 
 Calls = tuple[Call, Call]
 Changed = tuple[float, CallPair, TracedValue, TracedValue]
@@ -253,10 +253,14 @@ class CodeJudge:
 
     def _block_at_fault(self, before: CallPair | None) -> tuple[Call, Call] | None:
         """Return the innermost container that is given the same in both models and returns something else, before a pair."""
-        trace = self.runs.port.trace
+        trace, paired = self.runs.port.trace, {one.port.number for one in self.matching.containers}
+        # The port's calls around one layer where the reference has no such call stand for that layer.
+        alone = [one for one in self.matching.pairs if one.port.parent is not None and one.port.parent not in paired]
+        around = (replace(one, port=trace.calls[one.port.parent]) for one in alone if one.port.parent is not None)
+        wrappers = (one for one in around if len(one.port.children) == 1 and self.compare.stands_for(one))
         found = [
             one
-            for one in (*self.matching.containers, *self._wrappers())
+            for one in (*self.matching.containers, *wrappers)
             if (before is None or one.port.number < before.port.number)
             and (before is None or not holds(trace, one.port, before.port))
             and self._alike(one) == (True, False)
@@ -336,17 +340,6 @@ class CodeJudge:
     def _apart(self, pair: CallPair, link: TensorLink) -> float:
         return self.compare.between(pair.reference.inputs[link.ours], pair.port.inputs[link.theirs], link.layout)
 
-    def _differing(self, pair: CallPair) -> tuple[int, int] | None:
-        """Return which tensors differ most of those that two calls are given, if some do."""
-        links = self.compare.inputs(pair)
-        expected, actual = ({prod(one.shape) for one in call.inputs} for call in (pair.reference, pair.port))
-        if not links and expected and actual and not expected & actual:
-            return 0, 0
-        worst = max(links, default=None, key=partial(self._apart, pair))
-        if worst is None or self._apart(pair, worst) <= self.noise:
-            return self._masked_otherwise(pair, links)
-        return worst.ours, worst.theirs
-
     def _masked_otherwise(self, pair: CallPair, links: Sequence[TensorLink]) -> tuple[int, int] | None:
         """Return the masks of another form that two calls are given, if these do not hide the same."""
         ours, theirs = pair.reference.inputs, pair.port.inputs
@@ -367,26 +360,30 @@ class CodeJudge:
         """
         holders, seen = self._holders(1), set[int]()
         while True:
-            calls = _, port = self._made_by(pair, numbers)
+            ends, traces = (pair.reference, pair.port), self.runs.traces
+            ours, port = (next(trace.around(call), call) for trace, call in zip(traces, ends, strict=True))
+            calls = ours, port
+            if all(call.inputs for call in ends):
+                given = zip(ends, numbers, strict=True)
+                expected, actual = (call.inputs[min(number, len(call.inputs) - 1)] for call, number in given)
+                values = expected, actual
+                calls = _, port = self._culprits(values, self._around(ends, values, "inputs"))
             seen.add(pair.port.number)
             around = (port, *self.runs.port.trace.around(port))
             holder = next((holders[one.number] for one in around if one.number in holders), None)
-            differs = None if holder is None or holder.port.number in seen else self._differing(holder)
-            if holder is None or differs is None:
+            if holder is None or holder.port.number in seen:
+                return calls
+            links, ends = self.compare.inputs(holder), (holder.reference, holder.port)
+            sizes, port_sizes = ({prod(one.shape) for one in call.inputs} for call in ends)
+            worst = max(links, default=None, key=partial(self._apart, holder))
+            differs: tuple[int, int] | None = (0, 0)
+            if worst is not None and self._apart(holder, worst) > self.noise:
+                differs = worst.ours, worst.theirs
+            elif links or not sizes or not port_sizes or sizes & port_sizes:
+                differs = self._masked_otherwise(holder, links)
+            if differs is None:
                 return calls
             pair, numbers = holder, differs  # it is given something else: that is made before it
-
-    def _made_by(self, pair: CallPair, numbers: tuple[int, int]) -> Calls:
-        """Return the calls whose code made, or handed on, two inputs of a pair."""
-        calls, traces = (pair.reference, pair.port), self.runs.traces
-        if not all(call.inputs for call in calls):
-            ours, theirs = (next(trace.around(call), call) for trace, call in zip(traces, calls, strict=True))
-            return ours, theirs
-        expected, actual = (
-            call.inputs[min(number, len(call.inputs) - 1)] for call, number in zip(calls, numbers, strict=True)
-        )
-        values = expected, actual
-        return self._culprits(values, self._around(calls, values, "inputs"))
 
     def _culprits(self, values: tuple[TracedValue, TracedValue], around: Calls) -> Calls:
         """Return who made two values; ``around`` are the calls whose own code handed them on if a layer that agrees did."""
@@ -458,9 +455,7 @@ class CodeJudge:
         """
         models, root = self.models[number], self.runs[number].trace.calls[0]
         side = models.side
-        given = defaultdict[CallKey, list[tuple[CallPair, TensorLink]]](list)
-        for pair, link in self._agreeing:
-            given[(pair.reference, pair.port)[number].key].append((pair, link))
+        given = group_by(self._agreeing, lambda one: (one[0].reference, one[0].port)[number].key)
 
         def put(pair: CallPair, link: TensorLink, made: Tensor) -> Tensor:
             array = wanted(pair.reference.outputs[link.ours])
@@ -476,8 +471,9 @@ class CodeJudge:
 
         def start(ends: Sequence[Tensor]) -> Sequence[Array | None]:
             found: list[Array | None] = [None] * len(ends)
+            starts = self.runs.reference.starts()
             for link in self.outputs:
-                array = self._starts[link.ours]
+                array = starts[link.ours]
                 if array is not None:
                     found[(link.ours, link.theirs)[number]] = link.layout.apply_gradient(array) if number else array
             return found
@@ -489,10 +485,6 @@ class CodeJudge:
         except Exception:  # noqa: BLE001  (a model may refuse what hooks hand it; then the models' runs must do)
             return False
         return True
-
-    @cached_property
-    def _starts(self) -> Sequence[Array | None]:
-        return self.runs.reference.starts()
 
     @cached_property
     def steered(self) -> Mapping[int, float]:
@@ -649,16 +641,6 @@ class CodeJudge:
                 return False
         return bool(ours and theirs)
 
-    def _wrappers(self) -> Iterator[CallPair]:
-        """Yield the port's calls that stand around one layer where the reference has no such call, with that layer's counterpart."""
-        paired = {one.port.number for one in self.matching.containers}
-        for pair in self.matching.pairs:
-            if pair.port.parent is not None and pair.port.parent not in paired:
-                around = self.runs.port.trace.calls[pair.port.parent]
-                wrapped = CallPair(reference=pair.reference, port=around)
-                if around.children == [pair.port.number] and self.compare.stands_for(wrapped):
-                    yield wrapped
-
     @cached_property
     def _agreeing(self) -> list[tuple[CallPair, TensorLink]]:
         """The outputs of layers, and of code around some, that are the same tensor in both models, the last first."""
@@ -719,15 +701,6 @@ class CodeJudge:
                 calls = reference.calls[ours.parent], port.calls[theirs.parent]
                 return [self._parameter(one, calls, f"gives {theirs.path}.{one.name} another gradient")]
         return []
-
-    def gives_own(self, unlike: Sequence[Shared]) -> list[LayerVerdict]:
-        """Return the verdicts about code that hands another gradient, or none, to a parameter of its layer's own."""
-        return [
-            self._parameter(
-                one, (one.pair.reference, one.pair.port), f"gives its parameter {one.name} another gradient, or none"
-            )
-            for one in unlike
-        ]
 
     def _parameter(self, one: Shared, calls: Calls, what: str) -> LayerVerdict:
         return replace(self._code(calls, one.apart / one.size if one.size else inf, what), direction="backward")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from time import monotonic
 
 import numpy as np
@@ -64,7 +64,17 @@ def distributed_otherwise(
     if len(theirs) < FEWEST or len(shapes) > 1:  # how much comes out may be random, too
         return ""
     for place in range(len(ours[0])):
-        for what, one, other, near in _statistics([run[place] for run in ours], [run[place] for run in theirs], seed):
+        both = [np.stack([run[place] for run in runs]).reshape(len(runs), -1) for runs in made]
+        if not all(one.size and one.dtype.kind != "c" and np.isfinite(one).all() for one in both):
+            continue
+        both = [one.astype(np.float64) for one in both]
+        middle = both[0].mean(axis=0)
+        directions = np.random.default_rng([seed, 5]).standard_normal((middle.size, PROJECTIONS)) / middle.size**0.5
+        found = [("the mean", [one.mean(axis=1) for one in both])]
+        found += [("the spread", [np.sqrt(((one - middle) ** 2).mean(axis=1)) for one in both])]
+        found += [("a projection", [(one - middle) @ axis for one in both]) for axis in directions.T]
+        near = ROUGH * float(np.sqrt((both[0] ** 2).mean()))
+        for what, (one, other) in found:
             # Where a mask drops all, both sides give one number, up to rounding.
             _, chance = compare_distribution(*(np.round(each / near) if near else each for each in (one, other)))
             if chance <= CHANCE:
@@ -73,18 +83,3 @@ def distributed_otherwise(
                     f"in {len(theirs)} runs {what} of output {place} is distributed otherwise: the reference's {means}"
                 )
     return ""
-
-
-def _statistics(ours: Sequence[Array], theirs: Sequence[Array], seed: int) -> Iterator[tuple[str, Array, Array, float]]:
-    """Yield a number of each side's runs, with its meaning and its rounding."""
-    both = [np.stack(runs).reshape(len(runs), -1) for runs in (ours, theirs)]
-    if not all(one.size and one.dtype.kind != "c" and np.isfinite(one).all() for one in both):
-        return
-    both = [one.astype(np.float64) for one in both]
-    middle = both[0].mean(axis=0)
-    directions = np.random.default_rng([seed, 5]).standard_normal((middle.size, PROJECTIONS)) / middle.size**0.5
-    found = [("the mean", [one.mean(axis=1) for one in both])]
-    found += [("the spread", [np.sqrt(((one - middle) ** 2).mean(axis=1)) for one in both])]
-    found += [("a projection", [(one - middle) @ axis for one in both]) for axis in directions.T]
-    near = ROUGH * float(np.sqrt((both[0] ** 2).mean()))
-    yield from ((what, *values, near) for what, values in found)

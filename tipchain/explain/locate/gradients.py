@@ -137,20 +137,13 @@ def laid_otherwise(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> di
 
 def _find(name: str, values: Array, others: Mapping[str, Array]) -> Laid | None:
     """Return which array holds the same values in another layout: the one of that name, or the only one."""
-    told = [
-        Laid(other, layout)
-        for other, array in others.items()
-        for layout in _other_layouts(values.shape, array.shape)
-        if _holds(layout, values, array)
-    ]
+    shape, told = values.shape, []
+    for other, array in others.items():
+        turned = [PortLayout(shape, shape, axes, shape) for axes in orders(shape, array.shape)]
+        fitting = turned if shape == array.shape else layouts(shape, array.shape)
+        told += [Laid(other, layout) for layout in fitting if _holds(layout, values, array)]
     named = [one for one in told if one.name == name]
     return next(iter(named or (told if len({one.name for one in told}) == 1 else [])), None)
-
-
-def _other_layouts(expected: tuple[int, ...], actual: tuple[int, ...]) -> Sequence[PortLayout]:
-    if expected != actual:
-        return layouts(expected, actual)
-    return [PortLayout(expected, expected, axes, actual) for axes in orders(expected, actual)]
 
 
 def _holds(layout: PortLayout, expected: Array, actual: Array) -> bool:
@@ -220,13 +213,13 @@ class SharedParameters:
     def beyond(self, tolerance: float) -> Sequence[Shared]:
         """Return those that are further apart than that; a gradient that is next to nothing has no scale of its own."""
         least = SAME_SINGLE * max((one.size for one in self._found), default=0.0)
-        beyond = [one for one in self._found if not one.apart <= tolerance * max(one.size, least)]
-        return [one for one in beyond if not self._cancels(one)]
-
-    def _cancels(self, one: Shared) -> bool:
-        """Tell whether a gradient is nothing but the rounding of terms that cancel, with constants in float32."""
-        largest = max((other.size for other in self._found if other.pair is one.pair), default=0.0)
-        return one.size <= SAME_SINGLE * largest and one.apart <= CONSTANT * largest
+        found = []
+        for one in (each for each in self._found if not each.apart <= tolerance * max(each.size, least)):
+            largest = max(other.size for other in self._found if other.pair is one.pair)
+            # Else it is nothing but the rounding of terms that cancel, with constants in float32.
+            if not (one.size <= SAME_SINGLE * largest and one.apart <= CONSTANT * largest):
+                found.append(one)
+        return found
 
     def apart(self) -> float:
         """Return how far the gradients of a parameter are apart at most, relative; inf where none could be compared."""

@@ -19,7 +19,7 @@ from tipchain.explain.locate.differences import relative, squeezed_as
 from tipchain.explain.locate.gradients import Shared, SharedParameters, input_gradients, parameter_gradients
 from tipchain.explain.locate.matching import CallPair, TensorLink
 from tipchain.explain.locate.rerun import NotReplayed, PairReruns
-from tipchain.explain.locate.runs import TracedRun, TracedRuns
+from tipchain.explain.locate.runs import TracedRuns
 from tipchain.explain.locate.trace import Call, NotHeld, TracedValue
 from tipchain.explain.locate.verdicts import (
     FAULTS,
@@ -32,7 +32,6 @@ from tipchain.explain.locate.verdicts import (
     continued,
     frameworks_own,
     measure,
-    of_one_size,
     only,
     reason_of,
     settled,
@@ -168,9 +167,8 @@ class PairJudge(CodeJudge):
             verdicts = self._of_own_code(pair.port, judged, done) if pair.whole else verdicts
             forward, *backward = verdicts
             ends = [call.outputs for call in (pair.reference, pair.port)]
-            alive = all(
-                any(map(self.compare.gradient_size, values)) for values in ends
-            )  # the models' outputs depend on it
+            # The models' outputs depend on it.
+            alive = all(any(map(self.compare.gradient_size, values)) for values in ends)
             outputs = self.compare.outputs(pair)
             if pair.whole or not outputs or alive:
                 far = self._influence(pair.reference.outputs, outputs, forward.own)
@@ -193,7 +191,19 @@ class PairJudge(CodeJudge):
             ),
             *(each for each in done.code if f"{each.port_path}.".startswith(around)),
         ]
-        return [_less_inside(each, inside) for each in judged[call.number]]
+        found, verdicts = next((one.port_path for one in inside if one.at_fault), None), []
+        for one in judged[call.number]:
+            off = inf if one.own is None else one.own
+            # In float32 it may be as far off as its layers' rounding grows.
+            if one.method != "float64" and one.at_fault and off <= rounded(inside, one.direction):
+                reason = "as far off as its layers' rounding takes it"
+                verdicts.append(replace(one, closeness=Closeness.ROUNDING, reason=reason))
+            elif found is not None and one.at_fault:
+                reason = f"differs, as {found or 'the model'} does; its own code cannot be judged apart from that"
+                verdicts.append(one.not_comparable(reason))
+            else:
+                verdicts.append(one)
+        return verdicts
 
     def _judge_given(self, done: _Done, pair: CallPair, inherited: float) -> None:
         inputs = self.compare.inputs(pair)
@@ -210,10 +220,23 @@ class PairJudge(CodeJudge):
     def _concluded(self, done: _Done) -> tuple[LayerVerdict, ...]:
         """Return the verdicts with the models' ends, less those that the whole models refute."""
         if done.clean and not self.late:
-            at_end, changed = self._judge_ends(done.forward, done.backward)
+            # Code may make another output though all layers agree, or else other gradients alone.
+            at_end, far = self.judge_outputs(), max(self.outputs_apart(), default=0.0)
             done.forward += at_end
-            done.backward += changed
-            done.loose |= {id(one): inf for one in changed}
+            if not at_end and self.exact and not any(one.at_fault for one in done.backward):
+                changed = self.changed_gradient(far)
+                unlike = [] if self.alike_inside else self._shared.beyond(ROUGH)
+                changed = changed or self.used_elsewhere(done.forward, self._by_themselves(unlike))
+                changed = changed or [
+                    self._parameter(
+                        one,
+                        (one.pair.reference, one.pair.port),
+                        f"gives its parameter {one.name} another gradient, or none",
+                    )
+                    for one in self._by_themselves(self._own)
+                ]
+                done.backward += changed
+                done.loose |= {id(one): inf for one in changed}
         verdicts = (*done.forward, *reversed(done.backward))
         values, apart = self.runs.reference.values, self.outputs_apart()
         if not max(apart, default=inf) <= (CONSTANT if self.exact else SAME_SINGLE):
@@ -269,20 +292,6 @@ class PairJudge(CodeJudge):
         )
         return apart * sqrt(sum(sizes))
 
-    def _judge_ends(
-        self, forward: Sequence[LayerVerdict], backward: Sequence[LayerVerdict]
-    ) -> tuple[list[LayerVerdict], list[LayerVerdict]]:
-        """Return the verdicts about code that makes another output though all layers agree, or else other gradients alone."""
-        at_end, far = self.judge_outputs(), max(self.outputs_apart(), default=0.0)
-        if at_end:
-            return at_end, []
-        if not self.exact or any(one.at_fault for one in backward):
-            return [], []
-        changed = self.changed_gradient(far)
-        unlike = [] if self.alike_inside else self._shared.beyond(ROUGH)
-        changed = changed or self.used_elsewhere(forward, self._by_themselves(unlike))
-        return [], changed or self.gives_own(self._by_themselves(self._own))
-
     def judge_outputs(self) -> list[LayerVerdict]:
         """Return the verdict about the code that makes another output, if some does."""
         apart = self.outputs_apart()
@@ -316,36 +325,35 @@ class PairJudge(CodeJudge):
 
     def _by_themselves(self, unlike: Sequence[Shared]) -> list[Shared]:
         """Return those parameters whose gradients differ also where layers are given the reference's tensors and gradients."""
-        if unlike and self.steered:
-            return [one for one in unlike if not self._alike_steered(one)]
-        return list(unlike)
-
-    def _alike_steered(self, one: Shared) -> bool:
-        expected = self._truths(one.pair).get(one.name)
-        actual = self.models.port.side.parameter_gradients(one.pair.port.layer) or {}
-        laid = self._shared.layouts(one.pair).get(one.name)
-        found = actual.get(one.name) if laid is None else laid.arranged(actual)
-        if expected is None or found is None or found.size != expected.size:
-            return False
-        return relative(expected, squeezed_as(found, expected.shape)) <= ROUGH
+        differing = []
+        for one in unlike:
+            if self.steered:
+                expected = self._truths(one.pair).get(one.name)
+                actual = self.models.port.side.parameter_gradients(one.pair.port.layer) or {}
+                laid = self._shared.layouts(one.pair).get(one.name)
+                found = actual.get(one.name) if laid is None else laid.arranged(actual)
+                found = None if expected is None or found is None else squeezed_as(found, expected.shape)
+                if expected is not None and found is not None and relative(expected, found) <= ROUGH:
+                    continue
+            differing.append(one)
+        return differing
 
     def has_code(self) -> bool:
         """Tell whether a model's code makes tensors between the frameworks' layers; reshapes do not count."""
-        return any(map(self._is_made_by_code, self.runs))
-
-    def _is_made_by_code(self, run: TracedRun) -> bool:
-        layers = [one for one in run.trace.calls if not one.children]
-        if not all(frameworks_own(one.layer) for one in layers):
-            return True
-        made = [value for one in layers for value in one.outputs]
-        known = {id(value) for value in (*run.trace.calls[0].inputs, *made)}
 
         def is_reshaped(value: TracedValue, made: TracedValue) -> bool:
             alike = prod(value.shape) == prod(made.shape) and value.dtype == made.dtype
             return alike and self.store.projected(made.stored).relative(self.store.projected(value.stored)) == 0
 
-        taken = [*(value for one in layers for value in one.inputs), *run.values]
-        return not all(id(one) in known or any(is_reshaped(one, other) for other in made) for one in taken)
+        for run in self.runs:
+            layers = [one for one in run.trace.calls if not one.children]
+            made = [value for one in layers for value in one.outputs]
+            known = {id(value) for value in (*run.trace.calls[0].inputs, *made)}
+            taken = [*(value for one in layers for value in one.inputs), *run.values]
+            own = all(frameworks_own(one.layer) for one in layers)
+            if not (own and all(id(one) in known or any(is_reshaped(one, other) for other in made) for one in taken)):
+                return True
+        return False
 
     def agreeing(self) -> list[CallPair]:
         """Return the pairs of layers that are given, and give, the same by themselves."""
@@ -445,7 +453,10 @@ class PairJudge(CodeJudge):
         if not outputs:
             expected, actual = ([list(value.shape) for value in call.outputs] for call in (pair.reference, pair.port))
             reason = f"its results have other shapes: expected {expected}, actual {actual}"
-            told = inherited <= self.noise and of_one_size(self.models.sides, pair)
+            sides = zip(self.models.sides, (pair.reference, pair.port), strict=True)
+            # A fused layer has more parameters than one of its parts.
+            sizes = {sum(prod(one.shape) for _, one in side.parameters(call.layer)) for side, call in sides}
+            told = inherited <= self.noise and len(sizes) == 1
             closeness = Closeness.DIFFERS if told else Closeness.NOT_COMPARABLE
             return [self._verdict(pair, "forward", inherited, closeness, None, reason)]
         reruns = PairReruns(
@@ -457,8 +468,18 @@ class PairJudge(CodeJudge):
         apart = max(self._gradients_of(pair, "outputs"))
         try:
             found = self._measured(reruns, inherited)
-        except NotReplayed as error:
-            return self._not_replayed(reruns, inherited, apart, error)
+        except NotReplayed as error:  # then the models' runs must tell
+            reason, unknown = f"it cannot be run by itself: {error}", Closeness.NOT_COMPARABLE
+            backward = [self._verdict(pair, "backward", apart, unknown, None, reason)] if reruns.backward else []
+            if reruns.backward:
+                with suppress(NotReplayed):
+                    measured, _ = self._measured(replace(reruns, forward=True), inherited)
+                    return [self._decide(pair, "forward", inherited, measured), *backward]
+            if inherited <= self.noise and not self._agree(pair):
+                far = {reruns.output_name(link): self.compare.output_apart(pair, link) for link in outputs}
+                worst = only(*max(far.items(), key=itemgetter(1)))
+                return [self._decide(pair, "forward", inherited, [worst]), *backward]
+            return [self._verdict(pair, "forward", inherited, unknown, None, reason), *backward]
         directions: tuple[tuple[Direction, float], ...] = ("forward", inherited), ("backward", apart)
         decided = [
             self._decide(pair, direction, before, measured)
@@ -471,22 +492,6 @@ class PairJudge(CodeJudge):
         if self._repeats_itself(reruns, 0) and self._repeats_itself(reruns, 1):
             return decided
         return [one.not_comparable(STATE) for one in decided]
-
-    def _not_replayed(
-        self, reruns: PairReruns, inherited: float, apart: float, error: NotReplayed
-    ) -> list[LayerVerdict]:
-        """Return the verdicts about a layer that raises alone, from the models' runs."""
-        reason, unknown = f"it cannot be run by itself: {error}", Closeness.NOT_COMPARABLE
-        backward = [self._verdict(reruns.pair, "backward", apart, unknown, None, reason)] if reruns.backward else []
-        if reruns.backward:
-            with suppress(NotReplayed):
-                measured, _ = self._measured(replace(reruns, forward=True), inherited)
-                return [self._decide(reruns.pair, "forward", inherited, measured), *backward]
-        if inherited <= self.noise and not self._agree(reruns.pair):
-            far = {reruns.output_name(link): self.compare.output_apart(reruns.pair, link) for link in reruns.outputs}
-            found = only(*max(far.items(), key=itemgetter(1)))
-            return [self._decide(reruns.pair, "forward", inherited, [found]), *backward]
-        return [self._verdict(reruns.pair, "forward", inherited, unknown, None, reason), *backward]
 
     def _repeats_itself(self, reruns: PairReruns, number: Literal[0, 1]) -> bool:
         """Tell whether a layer repeats its results of the model's run, given the same inputs.
@@ -645,18 +650,6 @@ def same_numbers(runs: TracedRuns) -> bool:
     """Tell whether two runs drew the same random numbers."""
     ours, theirs = (run.draws for run in runs)
     return theirs.comparable(range(len(ours.made)), range(len(theirs.made)))
-
-
-def _less_inside(verdict: LayerVerdict, inside: Sequence[LayerVerdict]) -> LayerVerdict:
-    """Return a container's verdict: in float32 it may be as far off as its layers' rounding grows, and their faults are not its own."""
-    off = inf if verdict.own is None else verdict.own
-    if verdict.method != "float64" and verdict.at_fault and off <= rounded(inside, verdict.direction):
-        return replace(verdict, closeness=Closeness.ROUNDING, reason="as far off as its layers' rounding takes it")
-    found = next((one.port_path for one in inside if one.at_fault), None)
-    if found is None or not verdict.at_fault:
-        return verdict
-    reason = f"differs, as {found or 'the model'} does; its own code cannot be judged apart from that"
-    return verdict.not_comparable(reason)
 
 
 def rounded(verdicts: Iterable[LayerVerdict], direction: Direction) -> float:

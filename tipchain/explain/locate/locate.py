@@ -44,11 +44,13 @@ from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Tw
 from tipchain.explain.locate.verdicts import LayerVerdict, Measured, measure
 from tipchain.framework_types import Array, Loss, Model, Options, Setting
 from tipchain.frameworks.live_models import LiveSide, Sides
-from tipchain.frameworks.randomness import Draw, Draws, partners_of
+from tipchain.frameworks.randomness import Draws, partners_of
 from tipchain.numbers.tolerance import ROUGH, SAME_SINGLE
 
 Pair = tuple[Model, Model]
 Losses = tuple[Loss | None, Loss | None]
+WholeBatch = tuple[TracedRuns, tuple[float, ...], int | None]
+"""Runs on all samples without their traces, how far outputs are apart, and the first call of the port that gives something else."""
 BESIDE = 0.5
 """Bytes of tensors that are held whole, for each of both models' parameters: running the models takes several times that."""
 MORE = 5
@@ -214,7 +216,7 @@ class Locator:
             try:
                 found = found or self._in_full(inputs, whole)
             except OutOfTime:
-                raise OutOfTime(None if whole is None else max(whole.outputs, default=0.0)) from None
+                raise OutOfTime(None if whole is None else max(whole[1], default=0.0)) from None
         return replace(found, layers=tuple(self._layers))
 
     def _by_outlines(self, inputs: ModelInputs) -> tuple[Located | None, WholeBatch | None]:
@@ -222,7 +224,8 @@ class Locator:
         whole: WholeBatch | None = None
         with suppress(NotHeld):
             judge = self._judge(inputs)
-            whole = WholeBatch.of(judge)
+            runs = TracedRuns(*(replace(run, trace=Trace(calls=()), values=()) for run in judge.runs))
+            whole = runs, judge.outputs_apart(), judge.parting()
             cut = self.store.cut or any(run.projected for run in judge.runs)
             found = self._located(judge, judge.judge(hasty=cut), inputs)
             if found.first is None or not cut:
@@ -232,26 +235,33 @@ class Locator:
     def _in_full(self, inputs: ModelInputs, whole: WholeBatch | None) -> Located:
         """Compare the models with all tensors held: on some samples where they part as on all, else on all."""
         cut, self.store.samples = self.store.cut, None
-        self.store.forget()
-        gc.collect()  # the copies of both models
         few = None if whole is None or not cut or self._trains() else few_of(inputs)
         found = None if whole is None or few is None else self._by_few(few, whole)
         if found is not None:
             return found
-        self._sketches.clear()
-        judge = self._judge(inputs)
+        judge = self._judge_anew(inputs)
         return self._located(judge, judge.judge(), inputs)
 
     def _by_few(self, few: ModelInputs, whole: WholeBatch) -> Located | None:
         """Compare the models on some samples, all tensors held; nothing is told where they part elsewhere than on all."""
-        self._sketches.clear()
+        runs, outputs, parting = whole
         with suppress(Exception):  # what is no batch of samples cannot be cut
-            judge = self._judge(few)
-            if judge.parting() == whole.parting:  # they part at the same call, or as little
-                return whole.completed(self._located(judge, judge.judge(), few))
-        self.store.forget()
-        gc.collect()
+            judge = self._judge_anew(few)
+            if judge.parting() == parting:  # they part at the same call, or as little
+                found = self._located(judge, judge.judge(), few)
+                reference, port = (
+                    replace(one, outputs=run.outputs, structure=run.structure, loss=run.loss)
+                    for run, one in zip(runs, (found.reference, found.port), strict=True)
+                )
+                return replace(found, reference=reference, port=port, outputs=outputs)
         return None
+
+    def _judge_anew(self, inputs: ModelInputs) -> PairJudge:
+        """Return the judge of both; what earlier runs hold is given up."""
+        self.store.forget()
+        gc.collect()  # the copies of both models
+        self._sketches.clear()
+        return self._judge(inputs)
 
     def _judge(self, inputs: ModelInputs) -> PairJudge:
         """Return the judge of both; where they differ, perhaps with other random numbers.
@@ -369,7 +379,17 @@ class Locator:
                 if given is None or given.port.number <= place:
                     return
                 place = given.port.number
-                _correct(corrections, now, verdict, given)
+                # Code with wrong tensors, and its results, is corrected in all containers of its type.
+                holders, around = now.matching.containers, f"{verdict.port_path}."
+                kinds = [type(one.port.layer) for one in holders if one.port.path == verdict.port_path]
+                similar = [one for one in holders if one.port.parent is not None and type(one.port.layer) in kinds]
+                for one in similar:
+                    corrections.at_exit(one, now.compare.outputs(one))
+                own = given.port.path
+                inside = own.removeprefix(around) if verdict.port_path and own.startswith(around) else None
+                paths = {own, *(f"{one.port.path}.{inside}" for one in similar if inside)}
+                for other in (one for one in now.matching.pairs if one.port.path in paths):
+                    corrections.at_entry(other, now.compare.inputs(other), now.runs.port.trace)
             if self.pace.over:
                 return
             self.pace.tell("running the port in float64")
@@ -408,9 +428,8 @@ class Locator:
             now = self._paired(copies, runs, ROUGH)
             now.matching = replace(now.matching, pairs=tuple(one for one in now.matching.pairs if one.port.key in keys))
             code = now.first_code()
-            nan = any(
-                self.store.has_nan(one.stored) for one in runs.reference.values
-            )  # float32 has no numbers as large
+            # Float32 may have no numbers as large.
+            nan = any(self.store.has_nan(one.stored) for one in runs.reference.values)
             if code is None and (double or (now.parting() is None and not nan)):
                 break
             if code is None or not double:
@@ -491,7 +510,13 @@ class Locator:
             return BothModels(ours, theirs), TracedRuns(reference, port), both
         partners = partners_of(drawn_between(reference, self._layers, 0), drawn_between(port, self._layers, 1))
         if in_order:  # numbers that fit may yet be another branch's, or of what the port does not do
-            partners = _with_others(partners, reference.draws.made, port.draws.made)
+            made = reference.draws.made
+            left = [number for number in range(len(made)) if number not in set(partners.values())]
+            for number, draw in enumerate(port.draws.made):  # each is the first of the reference's that it fits
+                fitting = next((one for one in left if draw.fits(made[one])), None)
+                if number not in partners and fitting is not None:
+                    partners = {**partners, number: fitting}
+                    left.remove(fitting)
         if partners != port.draws.partners:
             other = run_port(partners)
             if not in_order or _agree(reference, other[1]):
@@ -554,65 +579,10 @@ class Locator:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class WholeBatch:
-    """The whole batch's findings before it was given up: outputs, and the models' parting.
-
-    Attributes:
-        runs: both, without their traces.
-        outputs: how far the outputs are apart.
-        parting: the number of the port's first call in a pair that gives something else; None where there is none.
-    """
-
-    runs: TracedRuns
-    outputs: tuple[float, ...]
-    parting: int | None
-
-    @classmethod
-    def of(cls, judge: PairJudge) -> WholeBatch:
-        """Return the findings before any layer is judged."""
-        runs = TracedRuns(*(replace(run, trace=Trace(calls=()), values=()) for run in judge.runs))
-        return cls(runs=runs, outputs=judge.outputs_apart(), parting=judge.parting())
-
-    def completed(self, found: Located) -> Located:
-        """Return the findings about some samples, with the outputs of all."""
-        reference, port = (
-            replace(few, outputs=run.outputs, structure=run.structure, loss=run.loss)
-            for run, few in zip(self.runs, (found.reference, found.port), strict=True)
-        )
-        return replace(found, reference=reference, port=port, outputs=self.outputs)
-
-
-def _correct(corrections: Corrections, judge: PairJudge, verdict: LayerVerdict, pair: CallPair) -> None:
-    """Correct code with wrong tensors, and its results, in all containers of its type."""
-    holders, around = judge.matching.containers, f"{verdict.port_path}."
-    kinds = [type(one.port.layer) for one in holders if one.port.path == verdict.port_path]
-    alike = [one for one in holders if one.port.parent is not None and type(one.port.layer) in kinds]
-    for one in alike:
-        corrections.at_exit(one, judge.compare.outputs(one))
-    inside = pair.port.path.removeprefix(around) if verdict.port_path and pair.port.path.startswith(around) else None
-    paths = {pair.port.path, *(f"{one.port.path}.{inside}" for one in alike if inside)}
-    for other in judge.matching.pairs:
-        if other.port.path in paths:
-            corrections.at_entry(other, judge.compare.inputs(other), judge.runs.port.trace)
-
-
 def _agree(ours: TracedRun, theirs: TracedRun) -> bool:
     """Tell whether two runs give the same outputs, one by one, as far as both have them."""
     both = list(zip(ours.outputs, theirs.outputs, strict=False))
     return bool(both) and all(relative(one, other) <= SAME_SINGLE for one, other in both)
-
-
-def _with_others(partners: Mapping[int, int], ours: Sequence[Draw], theirs: Sequence[Draw]) -> dict[int, int]:
-    """Return which draw is which with those that were left: each is the first of the reference's that it fits."""
-    made = dict(partners)
-    left = [number for number in range(len(ours)) if number not in set(made.values())]
-    for number, draw in enumerate(theirs):
-        fitting = next((one for one in left if draw.fits(ours[one])), None)
-        if number not in made and fitting is not None:
-            made[number] = fitting
-            left.remove(fitting)
-    return made
 
 
 def single_outputs(located: Located, ours: Sequence[Array], theirs: Sequence[Array]) -> list[Measured]:

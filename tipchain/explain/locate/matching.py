@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from tipchain.weights.files import array_of, view_of
 from tipchain.weights.given_names import expand_names
 from tipchain.weights.matching import matchable_layers, paddle_leaves, torch_leaves
 from tipchain.weights.sides import LayerTensors, Target, TensorSlot, torch_layers
-from tipchain.weights.structure import match_by_structure
+from tipchain.weights.structure import group_by, match_by_structure
 
 # Which layer that holds parameters is which of the port: by name, by values, then by structure.
 
@@ -113,26 +114,21 @@ def _sums(
 
 def _packed(prints: Mapping[str, Print], others: Mapping[str, Print], taken: set[str]) -> Iterator[tuple[str, str]]:
     """Yield the layers of one side, each with the only container of the other's that holds the same numbers."""
-    held = _held_in_containers(others, taken)
+    inside: dict[str, list[str]] = defaultdict(list)
+    for path in (*others, *taken):
+        parts = path.split(".")
+        for number in range(1, len(parts)):
+            inside[".".join(parts[:number])].append(path)
+    held = {  # containers of several layers, none of which is paired
+        container: sum_of(others[path] for path in paths)
+        for container, paths in inside.items()
+        if len(paths) > 1 and not taken.intersection(paths)
+    }
     for path, print_ in prints.items():
         fitting = [container for container, whole in held.items() if whole == print_]
         alone = sum(one == print_ for one in prints.values()) == 1
         if print_[1] and alone and len(fitting) == 1:
             yield path, fitting[0]
-
-
-def _held_in_containers(prints: Mapping[str, Print], taken: set[str]) -> dict[str, Print]:
-    """Return the prints of all parameters in containers that hold several layers, and none that is paired."""
-    inside: dict[str, list[str]] = defaultdict(list)
-    for path in (*prints, *taken):
-        parts = path.split(".")
-        for number in range(1, len(parts)):
-            inside[".".join(parts[:number])].append(path)
-    return {
-        container: sum_of(prints[path] for path in paths)
-        for container, paths in inside.items()
-        if len(paths) > 1 and not taken.intersection(paths)
-    }
 
 
 def sum_of(prints: Iterable[Print]) -> Print:
@@ -195,23 +191,19 @@ def _by_containers(rest: _Rest) -> Iterator[tuple[str, str]]:
     both = {(_around(pair.reference), _around(pair.port)) for pair in rest.found}
     ours, theirs = Counter(one for one, _ in both), Counter(other for _, other in both)
     partners = {one: other for one, other in both if ours[one] == theirs[other] == 1}
-    left, port_left = _left_inside(rest.ours), _left_inside(rest.theirs)
-    for (container, *kind), paths in left.items():
-        others = port_left.get((partners.get(str(container)), *kind), ())
-        if len(paths) == len(others) == 1:
-            yield paths[0], others[0]
+
+    def place(layer: LayerTensors) -> tuple[str | None, Hashable]:
+        return _around(layer.path), (layer.kind, *(slot.shape for slot in _parameters(layer)))
+
+    left, port_left = (group_by(layers.values(), place) for layers in (rest.ours, rest.theirs))
+    for (container, kind), layers in left.items():
+        others = port_left.get((partners.get(str(container)), kind), ())
+        if len(layers) == len(others) == 1:
+            yield layers[0].path, others[0].path
 
 
 def _around(path: str) -> str:
     return path.rpartition(".")[0]
-
-
-def _left_inside(layers: Mapping[str, LayerTensors]) -> dict[tuple[object, ...], list[str]]:
-    """Return layers by their container, kind and shapes."""
-    found: dict[tuple[object, ...], list[str]] = defaultdict(list)
-    for path, layer in layers.items():
-        found[_around(path), layer.kind, tuple(slot.shape for slot in _parameters(layer))].append(path)
-    return found
 
 
 def _by_prints(
@@ -226,7 +218,7 @@ def _by_prints(
     return found
 
 
-def _slot_print(slot: TensorSlot, state: Mapping[str, object] | None = None) -> Print:
+def _slot_print(slot: TensorSlot, state: Mapping[str, object] | None) -> Print:
     arrays = [array_of(state[slot.name])] if state is not None else [view_of(part.tensor) for part in slot.parts]
     return sum_of(map(print_of, arrays))
 
@@ -343,9 +335,16 @@ def match_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], clos
         found += _align(ours_left, [one for one in second if one.path not in port_paired], close)
     left = _unmatched((ours, theirs), found)
     containers = _containers(reference, port, found, (ours, theirs))
+    wholes: dict[int, CallPair] = {}  # the smallest paired container around each call that is in no pair, once
+    for side, (trace, calls) in enumerate(zip((reference, port), left, strict=True)):
+        holding = {(pair.port if side else pair.reference).number: pair for pair in containers}
+        for call in (one for one in calls if not hands_on(one)):
+            holder = next((holding[one.number] for one in trace.around(call) if one.number in holding), None)
+            if holder is not None:
+                wholes[holder.port.number] = replace(holder, whole=True)
     reference_only, port_only = left
     return Matching(
-        pairs=tuple(sorted([*found, *_wholes(containers, left, (reference, port))], key=lambda pair: pair.port.ended)),
+        pairs=tuple(sorted([*found, *wholes.values()], key=lambda pair: pair.port.ended)),
         containers=tuple(containers),
         reference_only=reference_only,
         port_only=port_only,
@@ -386,7 +385,8 @@ def _paired_calls(reference: Trace, port: Trace, layers: Sequence[LayerPair], cl
 
     A layer that is never called, whose container takes its tensors, is called where the container is that holds no other paired layer.
     """
-    ours, theirs = _turns(reference), _turns(port)
+    ended = ([call for call in trace.calls if call.ended >= 0] for trace in (reference, port))
+    ours, theirs = (group_by(calls, attrgetter("path")) for calls in ended)
     paths, port_paths = [pair.reference for pair in layers], [pair.port for pair in layers]
     return [
         CallPair(reference=one, port=other)
@@ -443,14 +443,6 @@ def _alike_gradients(one: Call, other: Call, close: Close) -> bool:
         mine is its if mine is None or its is None else close(TracedValue(mine), TracedValue(its))
         for mine, its in zip(ours, theirs, strict=True)
     )
-
-
-def _turns(trace: Trace) -> Mapping[str, list[Call]]:
-    found: dict[str, list[Call]] = defaultdict(list)
-    for call in trace.calls:
-        if call.ended >= 0:
-            found[call.path].append(call)
-    return found
 
 
 def _uncrossed(
@@ -545,10 +537,8 @@ def _align(ours: Sequence[Call], theirs: Sequence[Call], close: Close) -> list[C
     if not ours or not theirs:
         return []
     scores = np.array([[_score(one, other, close) for other in theirs] for one in ours])
-    found: dict[tuple[str, str], list[tuple[Call, Call]]] = defaultdict(list)
-    for i, j in best_pairs(scores):
-        found[ours[i].path, theirs[j].path].append((ours[i], theirs[j]))
-    turns = (_same_turns(pairs, close) for pairs in found.values())
+    both = [(ours[i], theirs[j]) for i, j in best_pairs(scores)]
+    turns = (_same_turns(pairs, close) for pairs in group_by(both, lambda pair: (pair[0].path, pair[1].path)).values())
     return [CallPair(reference=one, port=other) for pairs in turns for one, other in pairs]
 
 
@@ -637,27 +627,8 @@ def _held(trace: Trace, calls: Sequence[Call], inner: Mapping[int, Call]) -> dic
     for number, call in enumerate(calls):
         for around in trace.around(call):
             below[around.number].add(number)
-    found: dict[frozenset[int], list[Call]] = defaultdict(list)
-    for call in trace.calls:
-        if call.number in below and call.number not in inner:
-            found[frozenset(below[call.number])].append(call)
-    return found
-
-
-def _wholes(
-    containers: Sequence[CallPair], left: tuple[Sequence[Call], Sequence[Call]], traces: tuple[Trace, Trace]
-) -> list[CallPair]:
-    """Return the smallest paired container around each call that is in no pair, once."""
-    found: dict[int, CallPair] = {}
-    for side, calls in enumerate(left):
-        paired = {(pair.port if side else pair.reference).number: pair for pair in containers}
-        for call in calls:
-            if hands_on(call):
-                continue
-            holder = next((paired[one.number] for one in traces[side].around(call) if one.number in paired), None)
-            if holder is not None:
-                found[holder.port.number] = replace(holder, whole=True)
-    return list(found.values())
+    holders = [call for call in trace.calls if call.number in below and call.number not in inner]
+    return group_by(holders, lambda call: frozenset(below[call.number]))
 
 
 # Tensors of two runs held against each other, each pair once.
@@ -765,14 +736,25 @@ class Comparer:
                 left.remove(one)
                 free.remove(other)
 
-        words, port_words = ({_word(name): n for n, name in enumerate(names)} for names in (our_names, their_names))
+        words, port_words = (  # the tensors' names without the positions before them
+            {re.sub(r"^(\d+(\.|$))+", "", name): number for number, name in enumerate(names)}
+            for names in (our_names, their_names)
+        )
         for word, number in words.items():
             if word and number in left and port_words.get(word) in free:
                 link(number, port_words[word])
         in_turn = len(left) == len(free) and all(
             self.layout(ours[one], theirs[other]) for one, other in zip(left, free, strict=True)
         )
-        pairs = list(zip(left, free, strict=True)) if in_turn else self._aligned(ours, theirs, left, free)
+        pairs = list(zip(left, free, strict=True)) if in_turn else []
+        if not in_turn:  # those, in order on both sides, of which most hold the same values, and then most fit
+            most, others = len(left) + len(free), [theirs[number] for number in free]
+            scores = [
+                [0.0 if self.layout(one, other) is None else 1.0 + most * self._same(one, other) for other in others]
+                for one in (ours[number] for number in left)
+            ]
+            best = best_pairs(np.array(scores).reshape(len(left), len(free)))
+            pairs = [(left[i], free[j]) for i, j in best]
         for one, other in pairs:
             link(one, other)
         for one in list(left):
@@ -780,17 +762,6 @@ class Comparer:
                 link(one, other)
                 break
         return sorted(found, key=lambda each: each.ours)
-
-    def _aligned(
-        self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue], left: Sequence[int], free: Sequence[int]
-    ) -> list[tuple[int, int]]:
-        """Return the pairs of two sequences, both in order, of which most hold the same values, and then most fit."""
-        most, others = len(left) + len(free), [theirs[number] for number in free]
-        scores = [
-            [0.0 if self.layout(one, other) is None else 1.0 + most * self._same(one, other) for other in others]
-            for one in (ours[number] for number in left)
-        ]
-        return [(left[i], free[j]) for i, j in best_pairs(np.array(scores).reshape(len(left), len(free)))]
 
     def _same(self, one: TracedValue, other: TracedValue) -> bool:
         layout = self.layout(one, other)
@@ -871,11 +842,3 @@ class Comparer:
         if key not in self._known:
             self._known[key] = self._relative(one.gradient, other.gradient, layout, gradient=True)
         return self._known[key]
-
-
-def _word(name: str) -> str:
-    """Return the name of a tensor without the positions before it; empty where it has none but those."""
-    parts = name.split(".")
-    while parts and parts[0].isdigit():
-        parts.pop(0)
-    return ".".join(parts)

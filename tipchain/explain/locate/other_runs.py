@@ -20,10 +20,10 @@ from tipchain.explain.locate.runs import ModelInputs, TracedRun, bind, call_mode
 from tipchain.explain.locate.verdicts import LayerVerdict
 from tipchain.facts.layers import kind_of
 from tipchain.framework_types import Array, Model, Nested
-from tipchain.frameworks.base import map_nested
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.frameworks.randomness import Draw, Draws, partners_of
 from tipchain.numbers.tolerance import ROUGH
+from tipchain.weights.structure import group_by
 
 if TYPE_CHECKING:
     from tipchain.explain.locate.locate import Located
@@ -212,23 +212,34 @@ class DrawComparer:
         else:
             found += [self._told(one, None, sure=sure) for one in left]
             found += [self._told(None, one, sure=sure) for one in port_left]
-        return sorted(found, key=self._order)
 
-    def _order(self, one: UnlikeDraw) -> tuple[int, int]:
-        side, draw = (1, one.port) if one.reference is None else (0, one.reference)
-        return next(number for number, other in enumerate(self.made[side]) if other is draw), side
+        def order(one: UnlikeDraw) -> tuple[int, int]:
+            side, draw = (1, one.port) if one.reference is None else (0, one.reference)
+            return next(number for number, other in enumerate(self.made[side]) if other is draw), side
+
+        return sorted(found, key=order)
 
     def _tells(self, ours: Sequence[int], theirs: Sequence[int], *, elsewhere: bool) -> bool:
         """Tell whether draws cannot amount to the same: those of one side alone, other features, or another number elsewhere."""
         if not ours or not theirs:
             return bool(ours or theirs)
         draws = [[self.made[side][one] for one in several] for side, several in enumerate((ours, theirs))]
-        if any(self._is_recurrent(one, side) for side, several in enumerate((ours, theirs)) for one in several):
-            return False
+        for side, several in enumerate((ours, theirs)):
+            inside = (call for call in self.runs[side].trace.calls if any(one in call.drawn for one in several))
+            kinds = (kind_of(call.layer, 1 if side else 0) for call in inside)
+            # Masks of packed sequences have shapes that tell nothing.
+            if any(kind is not None and kind.family == "recurrent" for kind in kinds):
+                return False
         if elsewhere:
             masks = all(one.rate is not None for several in draws for one in several)
             return masks and not {one.size for one in draws[0]} & {one.size for one in draws[1]}
-        return _other_features(draws[0][0], draws[1][0])
+        # One mask drops single elements and the other whole channels or samples, or the same of all samples. One that is
+        # shorter along an axis in the middle may be one of which the rest is not used.
+        (one, *_), (other, *_) = draws
+        sizes = list(zip(one.shape, other.shape, strict=False))
+        alike = len(one.shape) == len(other.shape) and all(a == b or 1 in (a, b) for a, b in sizes)
+        masks = one.kind == other.kind == "uniform" and (one.rate, other.rate) != (None, None)
+        return bool(masks and alike and sizes and any(a != b for a, b in (sizes[0], sizes[-1])))
 
     def _told(self, ours: int | None, theirs: int | None, *, sure: bool) -> UnlikeDraw:
         place = self.places[1][theirs or 0] if ours is None else self.places[0][ours]
@@ -249,22 +260,16 @@ class DrawComparer:
             sure=sure,
         )
 
-    def _is_recurrent(self, number: int, side: int) -> bool:
-        """Tell whether masks may be of packed sequences on one side: their shapes then tell nothing."""
-        inside = [call for call in self.runs[side].trace.calls if number in call.drawn]
-        kinds = [kind_of(call.layer, 1 if side else 0) for call in inside]
-        return any(kind is not None and kind.family == "recurrent" for kind in kinds)
-
 
 def _places(events: Sequence[Draw | str]) -> list[Place]:
     """Return where each draw stands: between which calls, the n-th of a layer being another than its first."""
     found: list[Place] = []
-    calls = [(number, one) for number, one in enumerate(events) if isinstance(one, str)]
     for at, one in enumerate(events):
         if isinstance(one, Draw):
-            before = [name for number, name in calls if number < at]
-            after = [name for number, name in calls if number > at]
-            found.append((before[-1] if before else "", after[0] if after else ""))
+            before, after = (
+                (name for name in some if isinstance(name, str)) for some in (events[:at][::-1], events[at:])
+            )
+            found.append((next(before, ""), next(after, "")))
     return found
 
 
@@ -272,17 +277,6 @@ def _drawing(run: TracedRun, number: int) -> str:
     """Return the innermost layer that was running when numbers were drawn."""
     inside = [call for call in run.trace.calls if number in call.drawn]
     return max(inside, key=lambda call: call.number).path if inside else ""
-
-
-def _other_features(ours: Draw, theirs: Draw) -> bool:
-    """Tell whether one mask drops single elements and the other whole channels or samples, or the same of all samples.
-
-    A mask that is shorter along an axis in the middle may be one of which the rest is not used.
-    """
-    one, other = ours.shape, theirs.shape
-    alike = len(one) == len(other) and all(a == b or 1 in (a, b) for a, b in zip(one, other, strict=True))
-    masks = ours.kind == theirs.kind == "uniform" and (ours.rate, theirs.rate) != (None, None)
-    return bool(masks and alike and one and (one[-1] != other[-1] or one[0] != other[0]))
 
 
 def judge_draws(
@@ -303,12 +297,9 @@ def judge_draws(
 def explain_draws(found: Located, unlike: Sequence[UnlikeDraw], *, training: bool) -> list[Diagnosis]:
     """Return a cause for each kind of difference between the draws of two runs in train mode, or in eval mode."""
     ours, theirs = (len(run.draws.made) for run in (found.reference, found.port))
-    causes: dict[tuple[str, str], list[tuple[UnlikeDraw, Diagnosis]]] = {}
-    for one in unlike:
-        cause = _tell(one, training=training)
-        causes.setdefault((cause.code, cause.name), []).append((one, cause))
+    told = [(one, _tell(one, training=training)) for one in unlike]
     made = []
-    for several in causes.values():
+    for several in group_by(told, lambda both: (both[1].code, both[1].name)).values():
         (first, cause), *others = several
         never = first.port is None and first.port_path and not first.called  # then the code around it lacks the call
         path = first.port_path.rpartition(".")[0] if never else first.place
@@ -406,7 +397,13 @@ def other_batch(inputs: ModelInputs) -> ModelInputs | None:
     count = samples_of(inputs)
     if count is None or any(one.shape[:1] != (count,) for one in inputs.arrays()):
         return None
-    return _each(inputs, _twice) if count == 1 else replace(inputs, labels=None).first(1)
+    if count != 1:
+        return replace(inputs, labels=None).first(1)
+
+    def twice(array: Array) -> Array:  # a sample, and one of the same values in another order
+        return np.concatenate([array, np.roll(array, 1, axis=-1)]) if array.ndim > 1 else np.repeat(array, 2, axis=0)
+
+    return _each(inputs, twice)
 
 
 def other_counts(inputs: ModelInputs) -> Iterator[ModelInputs]:
@@ -425,9 +422,10 @@ def other_counts(inputs: ModelInputs) -> Iterator[ModelInputs]:
     if all(one.min() >= 0 and one.max() < nodes for one in indices):
 
         def grown(one: Array) -> Array:
+            one = _cut(one, edges)
             return np.concatenate([one, one[-1:]]) if one.shape[:1] == (nodes,) else one
 
-        yield _each(inputs, lambda one: grown(_cut(one, edges)))
+        yield _each(inputs, grown)
     yield _each(inputs, lambda one: _cut(one, edges))
 
 
@@ -435,11 +433,6 @@ def _cut(array: Array, length: int) -> Array:
     """Return three quarters of an axis of a length, or an array that has no such axis."""
     kept = np.arange(max(length * 3 // 4, 1))
     return np.take(array, kept, axis=array.shape.index(length)) if length in array.shape else array
-
-
-def _twice(array: Array) -> Array:
-    """Return a sample, and one of the same values in another order."""
-    return np.concatenate([array, np.roll(array, 1, axis=-1)]) if array.ndim > 1 else np.repeat(array, 2, axis=0)
 
 
 def other_inputs(inputs: ModelInputs, ways: Sequence[bool]) -> Iterator[ModelInputs]:
@@ -561,10 +554,7 @@ def others(inputs: ModelInputs) -> ModelInputs:
 
 
 def _each(inputs: ModelInputs, change: Callable[[Array], Array]) -> ModelInputs:
-    args, kwargs = map_nested(
-        lambda one: change(one) if isinstance(one, np.ndarray) else one, (inputs.args, inputs.kwargs)
-    )
-    return replace(inputs, args=args, kwargs=kwargs, labels=None)
+    return replace(inputs, labels=None).each(change)
 
 
 def told_shapes(inputs: ModelInputs) -> str:

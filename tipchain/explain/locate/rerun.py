@@ -205,6 +205,11 @@ def rerun_layer(
         NotReplayed: the layer does not run apart from its model.
     """
     backward = any(one is not None for one in cotangents)
+    values, alike = call.inputs, len(call.inputs) == len(inputs)
+    same = []  # of each input the number of the first that is the same tensor: its gradients add up
+    for number, array in enumerate(inputs):
+        before = (n for n in range(number) if alike and values[n] is values[number])
+        same.append(next((n for n in before if np.array_equal(inputs[n], array)), number))
 
     def called(*args: Nested, **kwargs: Nested) -> Nested:
         result = layer(*args, **kwargs)
@@ -227,36 +232,19 @@ def rerun_layer(
             seed=seed,
             draws=drawn_again(call, seed),
             of_inputs=backward,
-            same=_first_given(call, inputs),
+            same=same,
         )
         return replace(made, parameters=side.parameter_gradients(layer)) if backward else made
     except Exception as error:  # a user's layer may raise anything
         raise NotReplayed(class_and_line(error)) from error
 
 
-def _first_given(call: Call, inputs: Sequence[Array]) -> list[int]:
-    """Return for each input the number of the first that is the same tensor: its gradients add up."""
-    values, same = call.inputs, len(call.inputs) == len(inputs)
-    return [
-        next(
-            (
-                one
-                for one in range(number)
-                if same and values[one] is values[number] and np.array_equal(inputs[one], array)
-            ),
-            number,
-        )
-        for number, array in enumerate(inputs)
-    ]
-
-
 def steps_after(side: LiveSide, steps: Sequence[LayoutStep], layer: Callable[[str], Model]) -> list[Function]:
     """Return the functions called after a layer; ``layer`` returns one by its path."""
 
     def call(name: str, value: Tensor) -> Tensor:
-        return getattr(side.functional, name)(
-            value
-        )  # looked up when it is called: what stands in its place then is meant
+        # Looked up when it is called: what stands in its place then is meant.
+        return getattr(side.functional, name)(value)
 
     return [partial(call, step.name) if step.function else layer(step.name) for step in steps]
 

@@ -98,20 +98,16 @@ class _Widening:
 
     def _made(self, value: Nested, depth: int) -> Nested:
         if self._side.is_tensor(value):
-            return self._tensor(value)
+            if "float" not in str(value.dtype) or "float64" in str(value.dtype):
+                return value
+            tensor = self._side.framework.widened(value.detach())
+            takes = self._side.takes_gradient(value)
+            return self._side.tensor(self._side.array(tensor), gradient=True) if takes else tensor
         if hasattr(value, "state_dict") and hasattr(value, "parameters"):
             return self._layer(value, depth)
         held, build = _taken_apart(value)
         made = [self.of(one, depth) for one in held]
         return value if all(map(is_, held, made)) else build(made)
-
-    def _tensor(self, value: Tensor) -> Tensor:
-        if "float" not in str(value.dtype) or "float64" in str(value.dtype):
-            return value
-        made = self._side.framework.widened(value.detach())
-        if self._side.takes_gradient(value):
-            made = self._side.tensor(self._side.array(made), gradient=True)
-        return made
 
     def _layer(self, value: object, depth: int) -> object:
         """Return a copy of a layer in float64, with the tensors that it keeps as plain attributes."""
@@ -213,9 +209,12 @@ class ModelInputs:
 
     def first(self, count: int) -> ModelInputs:
         """Return the first samples of every array, of the labels' too."""
-        args, kwargs, labels = map_nested(
-            lambda one: one[:count] if isinstance(one, np.ndarray) else one, (self.args, self.kwargs, self.labels)
-        )
+        return self.each(lambda one: one[:count])
+
+    def each(self, change: Callable[[Array], Array]) -> ModelInputs:
+        """Return the inputs with every array changed, those of the labels too."""
+        given = self.args, self.kwargs, self.labels
+        args, kwargs, labels = map_nested(lambda one: change(one) if isinstance(one, np.ndarray) else one, given)
         return replace(self, args=args, kwargs=kwargs, labels=labels)
 
 
@@ -420,15 +419,13 @@ def run_model(
             value: Tensor = None
             if loss is not None:
                 precise = Precise(side, loss) if double else loss
-                value = precise(output, labels_of(side, bound, double=double))
+                value = precise(output, with_tensors(side, bound.labels, double=double))
             values = tuple(tracer.value(one) for one in tensors)
-            starts: Callable[[], Sequence[Array | None]] = partial(
-                start or partial(random_start, seed=seed), values, names
-            )
+            starts: Callable[[], Sequence[Array | None]]
+            starts = partial(start or partial(random_start, seed=seed), values, names)
             if value is not None:
-                starts = partial(
-                    _from_loss, side, precise, structure, values, labels_of(side, bound, double=double), store
-                )
+                labels = with_tensors(side, bound.labels, double=double)
+                starts = partial(_from_loss, side, precise, structure, values, labels, store)
             projected.backward = True
             if backward and value is None:
                 run_backward(side, tensors, starts(), double=double)
@@ -477,20 +474,10 @@ def _projecting(side: LiveSide, model: Model, large: Sequence[LargeWeight]) -> I
 
 
 def _factored(side: LiveSide, layer: Model, name: str, found: _Projected, steps: Steps | None) -> Callable[[], None]:
-    """Have a layer's own calls give its weight no gradient, and find the projections that it would have.
+    """Have a layer's own calls give its weight no gradient, and find the projections that it would have, until the result is called.
 
     They are a product of the input and of the projected gradient of the output. The gradient itself costs as much memory
     as the weight, and a third of a run's time. Code that uses the weight elsewhere gives it its gradient as ever.
-
-    Args:
-        side: the layer's framework.
-        layer: linear, or a convolution.
-        name: of its weight.
-        found: where the projections go.
-        steps: those of a convolution.
-
-    Returns:
-        What ends this.
     """
     weight = layer._parameters["weight"]  # noqa: SLF001  (both frameworks keep a layer's own ones so)
     given: list[Tensor] = []
@@ -575,11 +562,6 @@ def select(output: Nested, chosen: object, is_tensor: Callable[[object], bool], 
 
 def _numbered(values: Sequence[object]) -> dict[object, object]:
     return {place: one for n, one in enumerate(values) for place in (n, n - len(values))}
-
-
-def labels_of(side: LiveSide, inputs: ModelInputs, *, double: bool) -> object:
-    """Return the labels with tensors in place of arrays, None without any."""
-    return with_tensors(side, inputs.labels, double=double)
 
 
 def random_start(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import weakref
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -20,6 +20,7 @@ from tipchain.framework_types import Array, Model, Nested, Options, Tensor
 from tipchain.frameworks.base import like_sequence, map_nested
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.tolerance import CONSTANT, SAME_DOUBLE, SAME_SINGLE
+from tipchain.weights.structure import group_by
 
 if TYPE_CHECKING:
     from tipchain.frameworks.live_models import LiveSide
@@ -480,20 +481,15 @@ MOST = 4
 """Tensors that one is compared with as a whole."""
 
 
-Kind = tuple[tuple[int, ...], str]
-"""A tensor's shape, and the kind of its dtype."""
-
-
 class Twins:
     """The tensors of a trace, to be found by their contents."""
 
     def __init__(self, trace: Trace, store: Store) -> None:
         self._store = store
-        self._found: dict[Kind, list[TracedValue]] = defaultdict(list)
+        values = dict.fromkeys(one for call in trace.calls for one in (*call.inputs, *call.outputs))
+        self._found = group_by(values, lambda one: (one.shape, one.dtype.kind))
         self._outputs = {call.key: call.outputs for call in trace.calls}
         self._copied: dict[int, tuple[Callable[[], object], TracedValue]] = {}
-        for value in dict.fromkeys(one for call in trace.calls for one in (*call.inputs, *call.outputs)):
-            self._found[value.shape, value.dtype.kind].append(value)
         self._whole, self._outlined = (
             {
                 kind: [number for number, one in enumerate(values) if (one.stored.outline is None) is whole]

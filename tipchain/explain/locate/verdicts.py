@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from math import inf, log2, prod, sqrt
+from math import inf, log2, sqrt
 from typing import Literal
 
 import numpy as np
@@ -293,15 +293,6 @@ def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Ite
             if relative(result, store.get(value.stored)) <= SAME_SINGLE:
                 yield name, value
                 return
-
-
-def of_one_size(sides: Sides, pair: CallPair) -> bool:
-    """Tell whether the layers of a pair have equally many parameters; a fused layer has more than one of its parts."""
-    expected, actual = (
-        sum(int(prod(one.shape)) for _, one in side.parameters(call.layer))
-        for side, call in zip(sides, (pair.reference, pair.port), strict=True)
-    )
-    return expected == actual
 
 
 def settled(

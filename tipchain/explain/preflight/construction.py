@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Literal
 
 from tipchain.core.language import listed
@@ -25,26 +24,10 @@ from tipchain.facts.settings import UNTOLD, LayerKind, Trait, plain, same, tidy
 from tipchain.framework_types import Model, Setting
 from tipchain.numbers.tolerance import SAME_SINGLE
 from tipchain.weights.sides import join
+from tipchain.weights.structure import group_by
 
 CONVENTIONS = ("momentum", "axis", "dim", "format", "dtype", "name", "device", "version", "scale", "path", "inplace")
 """Words in names of attributes that the frameworks mean differently, or that compute nothing."""
-
-
-def compare_own(pair: PairedLayers) -> Iterator[Diagnosis]:
-    """Yield the plain attributes of one name that differ; their effect is measured."""
-    ours, theirs = _attributes(pair.reference), _attributes(pair.port)
-    for name, expected in ours.items():
-        actual = theirs.get(name)
-        if type(expected) is not type(actual) or same(expected, actual):
-            continue
-        yield difference(
-            name.replace("_", "-").lower(),
-            (f"{name}={expected!r}", f"{name}={actual!r}"),
-            f"{name_of(pair)} ({type(pair.port).__name__}) has {name}={actual!r} where torch's has {name}={expected!r}",
-            f"set `{name}` of {place_of(pair)} to {expected!r}",
-            paths=pair.paths,
-            effect="none",
-        )
 
 
 def _attributes(layer: object) -> dict[str, object]:
@@ -78,11 +61,38 @@ def check_layers(pairs: Iterable[PairedLayers]) -> list[Diagnosis]:
         ours, theirs = kind_of(pair.reference, 0), kind_of(pair.port, 1)
         own = not (runs_as_built(pair.reference, 0) and runs_as_built(pair.port, 1))
         if ours is None or theirs is None:
-            found += compare_own(pair)
+            # Plain attributes of one name are compared; their effect is measured.
+            own_of_port = _attributes(pair.port)
+            for name, expected in _attributes(pair.reference).items():
+                actual = own_of_port.get(name)
+                if type(expected) is not type(actual) or same(expected, actual):
+                    continue
+                kind = type(pair.port).__name__
+                cause = difference(
+                    name.replace("_", "-").lower(),
+                    (f"{name}={expected!r}", f"{name}={actual!r}"),
+                    f"{name_of(pair)} ({kind}) has {name}={actual!r} where torch's has {name}={expected!r}",
+                    f"set `{name}` of {place_of(pair)} to {expected!r}",
+                    paths=pair.paths,
+                    effect="none",
+                )
+                found.append(cause)
         elif ours is theirs:
             found += _compare(pair, ours)
         elif not own and not computes_the_same(pair, (ours, theirs)):  # a user's own forward is judged by its results
-            found.append(_other_dropout(pair, ours, theirs) or _other_type(pair, ours, theirs))
+            reference, port = f"nn.{type(pair.reference).__name__}", f"nn.{type(pair.port).__name__}"
+            wanted = f"paddle.nn.{_class_in_paddle(ours, pair.reference)}"
+            other = difference(
+                "layer-type",
+                (reference, port),
+                f"{name_of(pair)} is a {port} where torch's is a {reference}",
+                f"make {place_of(pair)} a `{wanted}`",
+                code="structure",
+                paths=pair.paths,
+                effect="elsewhere" if never_alike(ours, theirs) else "none",
+                edit=CodeEdit(kind="make", call=type(pair.port).__name__, written=wanted),
+            )
+            found.append(_other_dropout(pair, ours, theirs) or other)
     return found
 
 
@@ -149,21 +159,6 @@ def _class_in_paddle(kind: LayerKind, layer: object) -> str:
     return next(filter(None, found), kind.classes[1][0])
 
 
-def _other_type(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Diagnosis:
-    reference, port = f"nn.{type(pair.reference).__name__}", f"nn.{type(pair.port).__name__}"
-    wanted = f"paddle.nn.{_class_in_paddle(ours, pair.reference)}"
-    return difference(
-        "layer-type",
-        (reference, port),
-        f"{name_of(pair)} is a {port} where torch's is a {reference}",
-        f"make {place_of(pair)} a `{wanted}`",
-        code="structure",
-        paths=pair.paths,
-        effect="elsewhere" if never_alike(ours, theirs) else "none",
-        edit=CodeEdit(kind="make", call=type(pair.port).__name__, written=wanted),
-    )
-
-
 def _other_dropout(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Diagnosis | None:
     """Return the finding where one layer drops elements and the other hands its input on."""
     missing = theirs.name == "Identity"
@@ -215,48 +210,42 @@ def check_flags(
     """
     found: list[Diagnosis] = []
     if bool(reference.training) != bool(port.training):
-        found.append(_modes_of_models(reference, port))
-    else:
-        found += [one for pair in pairs for one in _modes(pair)]
-    if tensors is not None:
-        found += _dtypes(tensors)
-    return found
+        # It matters if a layer does other things in train mode.
+        layers = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
+        minding = [path or "the model" for path, layer in layers[1].items() if _minds_mode(layer, 1)]
+        minding = minding or [path or "the model" for path, layer in layers[0].items() if _minds_mode(layer, 0)]
+        told = f"; a run in the modes that they are in would show it ({listed(minding, 3)})" if minding else ""
+        found.append(
+            difference(
+                "mode",
+                (f"training={reference.training}", f"training={port.training}"),
+                f"the port is in {_word(port)} mode, torch's model in {_word(reference)} mode{told}",
+                f"call `{_word(reference)}()` of the port",
+                code="setting",
+                effect="elsewhere" if minding else "none",
+            )
+        )
+    for pair in pairs if bool(reference.training) == bool(port.training) else ():
+        ours, theirs = kind_of(pair.reference, 0), kind_of(pair.port, 1)
+        if ours is None or ours is not theirs or pair.reference.training == pair.port.training:
+            continue
+        if _minds_mode(pair.reference, 0) and _minds_mode(pair.port, 1):
+            found.append(
+                difference(
+                    "mode",
+                    (f"training={pair.reference.training}", f"training={pair.port.training}"),
+                    f"{name_of(pair)} is in {_word(pair.port)} mode, torch's in {_word(pair.reference)} mode, "
+                    "and the models' own modes agree",
+                    f"call `{_word(pair.reference)}()` of `{pair.port_path}`",
+                    code="setting",
+                    paths=pair.paths,
+                )
+            )
+    return found if tensors is None else [*found, *_dtypes(tensors)]
 
 
 def _word(layer: Model) -> str:
     return "train" if layer.training else "eval"
-
-
-def _modes_of_models(reference: Model, port: Model) -> Diagnosis:
-    """Return the difference of the models' own modes; it matters if a layer does other things in train mode."""
-    layers = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
-    minding = [path or "the model" for path, layer in layers[1].items() if _minds_mode(layer, 1)]
-    minding = minding or [path or "the model" for path, layer in layers[0].items() if _minds_mode(layer, 0)]
-    told = f"; a run in the modes that they are in would show it ({listed(minding, 3)})" if minding else ""
-    return difference(
-        "mode",
-        (f"training={reference.training}", f"training={port.training}"),
-        f"the port is in {_word(port)} mode, torch's model in {_word(reference)} mode{told}",
-        f"call `{_word(reference)}()` of the port",
-        code="setting",
-        effect="elsewhere" if minding else "none",
-    )
-
-
-def _modes(pair: PairedLayers) -> Iterator[Diagnosis]:
-    ours, theirs = kind_of(pair.reference, 0), kind_of(pair.port, 1)
-    if ours is None or ours is not theirs or pair.reference.training == pair.port.training:
-        return
-    if _minds_mode(pair.reference, 0) and _minds_mode(pair.port, 1):
-        yield difference(
-            "mode",
-            (f"training={pair.reference.training}", f"training={pair.port.training}"),
-            f"{name_of(pair)} is in {_word(pair.port)} mode, torch's in {_word(pair.reference)} mode, "
-            "and the models' own modes agree",
-            f"call `{_word(pair.reference)}()` of `{pair.port_path}`",
-            code="setting",
-            paths=pair.paths,
-        )
 
 
 def _minds_mode(layer: Model, side: Literal[0, 1]) -> bool:
@@ -272,22 +261,17 @@ def _minds_mode(layer: Model, side: Literal[0, 1]) -> bool:
 
 def _dtypes(tensors: Tensors) -> Iterator[Diagnosis]:
     """Yield the dtypes that differ, each with the parameters that have it."""
-    apart: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
-    for pair in tensors.pairs:
-        ours, theirs = pair.ours, pair.theirs
-        if ours is None or theirs is None or not (is_floating(ours) and is_floating(theirs)):
-            continue
-        if ours.dtype != theirs.dtype:
-            apart[ours.dtype, theirs.dtype].append((port_name(theirs), pair.layers.port))
-    for (expected, actual), names in apart.items():
-        shown = listed([name for name, _ in names], SHOWN)
+    both = ((pair.ours, pair.theirs, pair.layers.port) for pair in tensors.pairs if pair.ours and pair.theirs)
+    apart = [one for one in both if is_floating(one[0]) and is_floating(one[1]) and one[0].dtype != one[1].dtype]
+    for (expected, actual), names in group_by(apart, lambda one: (one[0].dtype, one[1].dtype)).items():
+        shown = listed([port_name(theirs) for _, theirs, _ in names], SHOWN)
         yield difference(
             "dtype",
             (f"torch.{expected}", f"paddle.{actual}"),
             f"{len(names)} parameters of the port are {actual}, torch's {expected}: {shown}",
             f"call `to(dtype='{expected}')` of the port, or of the layers of {shown}",
             code="setting",
-            paths=("", common_path(path for _, path in names)),
+            paths=("", common_path(path for *_, path in names)),
         )
 
 
@@ -327,8 +311,7 @@ def check(
     """
     layers = list(layer_pairs)
     tensors = tensors or Tensors(reference, port, layers, names)
-    pairs = _Pairs(dict(reference.named_modules(remove_duplicate=False)), dict(every_path(port)))
-    pairs.take(layers, list(call_pairs))
+    pairs = _Pairs(reference, port, layers, call_pairs)
     arguments = [pairs.weigh(one) for one in check_layers(pairs.found) if not pairs.freezes(one)]
     shaped = {_paths(one) for one in arguments if one.name in SHAPING}
     told = {(one.name, *_paths(one)) for one in arguments}
@@ -356,48 +339,35 @@ def every_path(layer: Model, path: str = "") -> Iterable[tuple[str, object]]:
             yield from every_path(child, join(path, name))
 
 
-@dataclass(slots=True)
 class _Pairs:
-    """Pairs of layers of the models themselves, in the order of torch's."""
+    """Pairs of layers of the models themselves, in the order of torch's: as they are given, and those that calls add."""
 
-    reference: Mapping[str, Model]
-    port: Mapping[str, Model]
-    found: list[PairedLayers] = field(default_factory=list)
-    calls: dict[tuple[str, str], CallPair] = field(default_factory=dict)
-    given: set[tuple[str, str]] = field(default_factory=set)
-
-    def take(self, layers: Iterable[LayerPair], calls: Iterable[CallPair]) -> None:
-        """Pair layers as they are given, those that calls add, and those that hold them."""
+    def __init__(self, reference: Model, port: Model, layers: Iterable[LayerPair], calls: Iterable[CallPair]) -> None:
+        self.reference: dict[str, Model] = dict(reference.named_modules(remove_duplicate=False))
+        self.port: dict[str, Model] = dict(every_path(port))
+        self.calls: dict[tuple[str, str], CallPair] = {}
         for call in calls:
             self.calls.setdefault((call.reference.path, call.port.path), call)
         self.given = {(one.reference, one.port) for one in layers}
         inner = {key for key, call in self.calls.items() if not call.whole}
         paths = {*self.given, *inner}
         order = {path: number for number, path in enumerate(self.reference)}
+        given = {key: (call.reference.inputs, call.port.inputs) for key, call in self.calls.items()}
+        shapes = {key: (ours[0].shape, theirs[0].shape) for key, (ours, theirs) in given.items() if ours and theirs}
         known = {
-            pair: PairedLayers(pair[0], self.reference[pair[0]], pair[1], self.port[pair[1]], self._shapes(pair))
+            pair: PairedLayers(pair[0], self.reference[pair[0]], pair[1], self.port[pair[1]], shapes.get(pair))
             for pair in paths
             if pair[0] in self.reference and pair[1] in self.port
         }
-        for one in self._transformers():
-            known.setdefault((one.reference_path, one.port_path), one)
-            self.given.add((one.reference_path, one.port_path))
-        self.found = sorted(known.values(), key=lambda one: order[one.reference_path])
-
-    def _transformers(self) -> Iterator[PairedLayers]:
-        """Yield the layers of a Transformer, one by one, where both models have as many of a kind."""
+        # The layers of a Transformer, one by one, where both models have as many of a kind.
         kinds = {path: kind_of(one, 0) for path, one in self.reference.items()}
         port_kinds = {path: kind_of(one, 1) for path, one in self.port.items()}
         for kind in dict.fromkeys(one for one in kinds.values() if one is not None and one.inner):
             ours, theirs = ([path for path, one in each.items() if one is kind] for each in (kinds, port_kinds))
-            for path, other in zip(ours, theirs, strict=True) if len(ours) == len(theirs) else ():
-                yield PairedLayers(path, self.reference[path], other, self.port[other])
-
-    def _shapes(self, paths: tuple[str, str]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        call = self.calls.get(paths)
-        if call is None or not call.reference.inputs or not call.port.inputs:
-            return None
-        return call.reference.inputs[0].shape, call.port.inputs[0].shape
+            for both in zip(ours, theirs, strict=True) if len(ours) == len(theirs) else ():
+                known.setdefault(both, PairedLayers(both[0], self.reference[both[0]], both[1], self.port[both[1]]))
+                self.given.add(both)
+        self.found = sorted(known.values(), key=lambda one: order[one.reference_path])
 
     def freezes(self, one: Diagnosis) -> bool:
         """Tell whether a finding is about a normalization that both freeze: torch by its mode, Paddle by an argument."""
@@ -411,15 +381,11 @@ class _Pairs:
         if one.harmless or call is None or _paths(one) in self.given:
             return one
         drops = one.name in ("missing-dropout", "extra-dropout")  # an identity may stand where a function drops
-        named = one.name != "layer-type" and _one_name(*_paths(one))
+        ours, theirs = (path.rpartition(".")[2] for path in _paths(one))
+        one_name = one.reference_path == one.port_path or (ours == theirs and not ours.isdigit())
+        named = one.name != "layer-type" and one_name
         sure = named or (not drops and alike(call.reference.inputs, call.port.inputs))
         return one if sure else replace(one, effect="none")
-
-
-def _one_name(ours: str, theirs: str) -> bool:
-    """Tell whether two layers are called the same: by their whole paths, or by names that are no numbers."""
-    name = ours.rpartition(".")[2]
-    return ours == theirs or (name == theirs.rpartition(".")[2] and not name.isdigit())
 
 
 def alike(ours: tuple[TracedValue, ...], theirs: tuple[TracedValue, ...]) -> bool:

@@ -67,7 +67,8 @@ def read_paddle(optimizer: Optimizer) -> Iterator[tuple[Tensor, Settings]]:
     for group, parameters in parameter_groups(optimizer):
         options: dict[str, Setting] = {"maximize": False}
         for name in (*row.arguments, "rescale_grad"):
-            options[name] = _kept(optimizer, group, name)
+            kept = getattr(optimizer, f"_{name}", getattr(optimizer, name, ABSENT.get(name)))
+            options[name] = plain(group.get(name, kept))
         if options["rescale_grad"] in (None, 1):
             del options["rescale_grad"]
         if row.name == "Rprop":
@@ -82,13 +83,6 @@ def read_paddle(optimizer: Optimizer) -> Iterator[tuple[Tensor, Settings]]:
 
 def _is_paddles(optimizer: object) -> bool:
     return type(optimizer).__module__.startswith("paddle.")
-
-
-def _kept(optimizer: object, group: Options, name: str) -> Setting:
-    """Return a setting of a group, else of the optimizer, else the default."""
-    if name in group:
-        return plain(group[name])
-    return plain(getattr(optimizer, f"_{name}", getattr(optimizer, name, ABSENT.get(name))))
 
 
 def _is_adamw(optimizer: object) -> bool:

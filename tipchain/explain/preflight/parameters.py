@@ -21,6 +21,7 @@ from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_SINGLE
 from tipchain.weights.files import array_of, view_of
 from tipchain.weights.matching import match_models, matchable_layers
 from tipchain.weights.sides import LayerTensors, TensorSlot, stack, without
+from tipchain.weights.structure import group_by
 
 # Which tensor of torch's model is which of the port's, layer by layer, in torch's layout.
 
@@ -113,7 +114,16 @@ class Tensors:
         try:
             slots = match_models(reference, port, names).slots
         except WeightsError:
-            slots = self._of_equal_values(alone)
+            # The port's of the shape and values of torch's; of constants those of one layer.
+            same: dict[Hashable, tuple[list[TensorSlot], list[TensorSlot]]] = defaultdict(lambda: ([], []))
+            for pair in alone:
+                for side, one in enumerate((pair.ours, pair.theirs)):
+                    if one is not None:
+                        array = port_array(one) if side else self.array(one)
+                        within = pair.layers if is_constant(array) else None
+                        same[within, array.shape, array.tobytes()][side].append(one)
+            alike = (both for both in same.values() if len(both[0]) == len(both[1]) == 1)
+            slots = {ours[0].name: theirs[0] for ours, theirs in alike}
         reference_only, port_only = self.unmatched
         mine = {pair.ours.name: pair.layers.reference for pair in alone if pair.ours is not None}
         its = {_first_tensor(pair.theirs): pair.layers.port for pair in alone if pair.theirs is not None}
@@ -140,17 +150,6 @@ class Tensors:
             without(port_only, lambda slot: _first_tensor(slot) in taken),
         )
 
-    def _of_equal_values(self, alone: Iterable[TensorPair]) -> dict[str, TensorSlot]:
-        """Return the port's tensors of the shape and values of torch's that have no partner; of constants those of one layer."""
-        held: dict[Hashable, tuple[list[TensorSlot], list[TensorSlot]]] = defaultdict(lambda: ([], []))
-        for pair in alone:
-            for side, slot in enumerate((pair.ours, pair.theirs)):
-                if slot is not None:
-                    array = port_array(slot) if side else self.array(slot)
-                    within = pair.layers if is_constant(array) else None
-                    held[within, array.shape, array.tobytes()][side].append(slot)
-        return {ours[0].name: theirs[0] for ours, theirs in held.values() if len(ours) == len(theirs) == 1}
-
     def _unmatched(self, pairs: Sequence[LayerPair]) -> tuple[list[LayerTensors], list[LayerTensors]]:
         """Return the layers in no pair, with those of their tensors that no layer in a pair has too."""
         ours, theirs = self.layers
@@ -159,13 +158,12 @@ class Tensors:
         shared |= {
             id(part.tensor) for layer in theirs if layer.path in its for slot in layer.slots for part in slot.parts
         }
-
-        def is_shared(slot: TensorSlot) -> bool:
-            return slot.fixed or slot.again or all(id(part.tensor) in shared for part in slot.parts)
-
         return (
             without((one for one in ours if one.path not in mine), lambda slot: id(self.live[slot.name]) in shared),
-            without((one for one in theirs if one.path not in its), is_shared),
+            without(
+                (one for one in theirs if one.path not in its),
+                lambda slot: slot.fixed or slot.again or all(id(part.tensor) in shared for part in slot.parts),
+            ),
         )
 
     @property
@@ -175,12 +173,9 @@ class Tensors:
         return (slot for layer in layers for slot in layer.slots)
 
     @cached_property
-    def names(self) -> Mapping[Print, list[str]]:
-        """Names of torch's tensors by what they hold."""
-        found: dict[Print, list[str]] = defaultdict(list)
-        for slot in self.torch_slots:
-            found[print_of(self.array(slot))].append(slot.name)
-        return found
+    def by_print(self) -> Mapping[Print, list[TensorSlot]]:
+        """Torch's tensors by what they hold."""
+        return group_by(self.torch_slots, lambda slot: print_of(self.array(slot)))
 
     def array(self, slot: TensorSlot) -> Array:
         """Return the values of a tensor of torch's."""
@@ -313,7 +308,11 @@ def check_parameters(tensors: Tensors) -> list[Diagnosis]:
         if pair.ours is None or pair.theirs is None:
             found += [] if pair.layers in joined else _alone(tensors, pair)
         elif not pair.fits:
-            found += [] if _divided(tensors, pair.ours, pair.theirs) else [_shapes(pair, pair.ours, pair.theirs)]
+            expected, actual = str(list(pair.ours.shape)), str(list(pair.theirs.shape))
+            if not _divided(tensors, pair.ours, pair.theirs):
+                told = f"{port_name(pair.theirs)} is {actual} in torch's layout, torch's {pair.ours.name} is {expected}"
+                fix = f"make `{pair.layers.port}` so that its {pair.leaf} is {expected} in torch's layout"
+                found.append(difference("shape", (expected, actual), told, fix, code="parameter", paths=pair.paths))
         else:
             one = of_values[id(pair)] = _values(tensors, pair, pair.ours, pair.theirs)
             found += [] if one is None else [one]
@@ -369,7 +368,12 @@ def two_initializations(tensors: Tensors, of_values: Mapping[int, Diagnosis | No
         expected = tensors.array(ours)
         one = known[id(pair)] if id(pair) in known else _values(tensors, pair, ours, theirs)
         if one is not None and one.name == VALUES:
-            related = _are_related(expected, port_array(theirs))
+            some = [array.reshape(-1)[:ENOUGH] for array in (expected, port_array(theirs))]
+            related: bool | None = False
+            if not any(map(is_constant, some)):
+                # The correlation of two independent draws of n numbers has a standard deviation of 1 / sqrt(n - 1).
+                bound = SIGMAS / np.sqrt(some[0].size - 1)
+                related = None if bound >= 1 else not abs(np.corrcoef(some[0], some[1])[0, 1]) <= bound
             differing += related is False
             copied += related is True
             unclear += related is None
@@ -380,18 +384,6 @@ def two_initializations(tensors: Tensors, of_values: Mapping[int, Diagnosis | No
     if not differing or differing < MOST * (copied + differing):
         return None
     return Strange(differing=differing + unclear, compared=copied + differing + unclear)
-
-
-def _are_related(expected: Array, actual: Array) -> bool | None:
-    """Tell whether values that differ have to do with each other; None where there are too few to tell.
-
-    The correlation of two independent draws of n numbers has a standard deviation of 1 / sqrt(n - 1).
-    """
-    ours, theirs = (one.reshape(-1)[:ENOUGH] for one in (expected, actual))
-    if is_constant(ours) or is_constant(theirs):
-        return False
-    bound = SIGMAS / np.sqrt(ours.size - 1)
-    return None if bound >= 1 else not abs(np.corrcoef(ours, theirs)[0, 1]) <= bound
 
 
 def is_constant(array: Array) -> bool:
@@ -423,27 +415,9 @@ def _alone(tensors: Tensors, pair: TensorPair) -> Iterator[Diagnosis]:
     neutral = NEUTRAL.get("bias" if "bias" in pair.leaf else pair.leaf)
     idle = is_buffer or (not trained and neutral is not None and bool((array == neutral).all()))
     effect: Effect = "none" if idle else "here"
-    yield difference(_code_of(pair), values, message, fix, code="parameter", paths=pair.paths, effect=effect)
-
-
-def _code_of(pair: TensorPair) -> str:
-    if "bias" in pair.leaf:
-        return "bias"
-    if pair.leaf.startswith("running_"):
-        return "statistics"
-    return "affine" if pair.kind.endswith("Norm") else "missing-parameter"
-
-
-def _shapes(pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Diagnosis:
-    expected, actual = str(list(ours.shape)), str(list(theirs.shape))
-    return difference(
-        "shape",
-        (expected, actual),
-        f"{port_name(theirs)} is {actual} in torch's layout, torch's {ours.name} is {expected}",
-        f"make `{pair.layers.port}` so that its {pair.leaf} is {expected} in torch's layout",
-        code="parameter",
-        paths=pair.paths,
-    )
+    name = "affine" if pair.kind.endswith("Norm") else "missing-parameter"
+    name = "bias" if "bias" in pair.leaf else "statistics" if pair.leaf.startswith("running_") else name
+    yield difference(name, values, message, fix, code="parameter", paths=pair.paths, effect=effect)
 
 
 def _joined_otherwise(tensors: Tensors, layers: LayerPair) -> bool:
@@ -499,7 +473,8 @@ def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: Tensor
 
     def elsewhere() -> str | None:
         print_ = print_of(actual.astype(expected.dtype, copy=False))
-        held = [name for name in tensors.names.get(print_, ()) if name != ours.name] if any(print_[1:]) else []
+        alike = tensors.by_print.get(print_, ()) if any(print_[1:]) else ()
+        held = [slot.name for slot in alike if slot.name != ours.name]
         return held[0] if len(held) == 1 else None
 
     code, what, fix = describe_values(expected, actual, elsewhere)
@@ -533,12 +508,9 @@ def _equal(expected: Array, actual: Array, tolerance: float) -> bool:
 def _frozen(tensors: Tensors) -> Iterator[Diagnosis]:
     """Yield the parameters that one side trains and the other does not."""
     for wanted in (True, False):
-        apart = [
-            (pair.layers, port_name(pair.theirs))
-            for pair in tensors.pairs
-            if pair.ours is not None and pair.theirs is not None
-            if tensors.trained(pair.ours) is wanted is not port_trained(pair.theirs)
-        ]
+        both = ((pair.layers, pair.ours, pair.theirs) for pair in tensors.pairs if pair.ours and pair.theirs)
+        trained = ((layers, theirs) for layers, ours, theirs in both if tensors.trained(ours) is wanted)
+        apart = [(layers, port_name(one)) for layers, one in trained if port_trained(one) is not wanted]
         if not apart:
             continue
         shown = listed([name for _, name in apart], SHOWN)

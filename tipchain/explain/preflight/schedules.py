@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Literal
 
-from tipchain.explain.findings import CodeEdit, SourceLine, at_source, source_of
+from tipchain.explain.findings import CodeEdit, at_source, source_of
 from tipchain.explain.preflight.settings import SCHEDULER, SettingDifference, Settings, shown
 from tipchain.facts.schedules import LAST, SCHEDULES, ScheduleKind
 from tipchain.facts.settings import plain, tidy
@@ -77,13 +77,10 @@ def read(schedule: Schedule, side: Literal[0, 1]) -> Settings:
             value = read(value, side)
             value = replace(value, arguments={key: one for key, one in value.arguments.items() if key not in LAST})
         arguments[argument] = value if callable(value) or isinstance(value, Settings) else plain(value)
-    return Settings(kind=row.paddle, arguments=arguments, words=_described(schedule), source=_source(schedule))
-
-
-def _source(schedule: Schedule) -> SourceLine | None:
     functions = getattr(schedule, "lr_lambdas", [getattr(schedule, "lr_lambda", None)])
     own = [] if type(schedule).__module__.startswith(PACKAGES) else [type(schedule)]
-    return next(filter(None, map(source_of, [*functions, *own])), None)
+    source = next(filter(None, map(source_of, [*functions, *own])), None)
+    return Settings(kind=row.paddle, arguments=arguments, words=_described(schedule), source=source)
 
 
 def _described(schedule: Schedule) -> str:

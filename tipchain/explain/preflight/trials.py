@@ -115,8 +115,19 @@ class _Trial:
         arranged = fine and one.code == "parameter" and one.name in LAYOUT
         if otherwise or arranged:
             return replace(one, effect="none")
-        known = all(path in own for path, own in zip(paths, self.layers, strict=True))
-        return self._weigh_argument(one, paths) if known and one.code in BUILT else one
+        if one.code not in BUILT or not all(path in own for path, own in zip(paths, self.layers, strict=True)):
+            return one
+        pair = self._pair(paths)
+        if one.name in PADDING:
+            return self._padding(one, pair)
+        if paths in self.faulty:
+            return one if one.harmless else replace(one, effect="here")
+        if self.pace.over:
+            return replace(one, message=f"{one.message}; not tried on other inputs: out of time")
+        shown = self._tried(one, pair)
+        if not shown:
+            return one if shown is None else replace(one, effect="none")
+        return replace(one, effect="elsewhere", message=f"{one.message}; {shown} would show it")
 
     def _first(self, number: int, path: str) -> str:
         """Return the path by which calls and verdicts know a layer that has several."""
@@ -126,21 +137,6 @@ class _Trial:
     def _pair(self, paths: tuple[str, str]) -> PairedLayers:
         (ours, theirs), (path, port_path) = self.layers, paths
         return PairedLayers(path, ours[path], port_path, theirs[port_path])
-
-    def _weigh_argument(self, one: Diagnosis, paths: tuple[str, str]) -> Diagnosis:
-        pair = self._pair(paths)
-        if one.name in PADDING:
-            return self._padding(one, pair)
-        if paths in self.faulty:
-            return one if one.harmless else replace(one, effect="here")
-        if self.pace.over:
-            return replace(one, message=f"{one.message}; not tried on other inputs: out of time")
-        shown = self._tried(one, pair)
-        if shown is None:
-            return one
-        if not shown:
-            return replace(one, effect="none")
-        return replace(one, effect="elsewhere", message=f"{one.message}; {shown} would show it")
 
     def _tried(self, one: Diagnosis, pair: PairedLayers) -> str | None:
         """Return the proof of a difference beyond the runs; empty if none, None if untried."""
@@ -188,7 +184,20 @@ class _Trial:
             if key not in self.seen:
                 self.seen[key] = self._shown_by(pair, call, activation=True)
             if self.seen[key]:
-                for one in acts or [_other_activation(pair, call, ours)]:
+                # The layer and its successor differ from torch's only together.
+                reference, port = (f"nn.{type(one).__name__}" for one in (pair.reference, pair.port))
+                after, port_after = (f" with {steps[0].name} after it" if steps else "" for steps in call.then)
+                names = " and ".join(f"nn.{type(one).__name__}" for _, one in ours)
+                fix = f"apply the activation that torch's has to the result of {place_of(pair)}"
+                together = difference(
+                    "layer-type",
+                    (reference + after, port + port_after),
+                    f"{name_of(pair)} ({port}){port_after} computes something else than torch's ({reference}){after}",
+                    fix + (f": {names}" if names else ""),
+                    code="structure",
+                    paths=pair.paths,
+                )
+                for one in acts or [together]:
                     yield replace(one, effect="elsewhere", message=f"{one.message}; {self.seen[key]} would show it")
 
     def cut_gradients(self) -> Iterator[Diagnosis]:
@@ -336,21 +345,6 @@ class _Trial:
                 layer.eval()
                 found.append(run())
         return found
-
-
-def _other_activation(pair: PairedLayers, call: CallPair, ours: Sequence[tuple[str, Model]]) -> Diagnosis:
-    """Return the finding where a layer and its successor differ from torch's only together."""
-    reference, port = (f"nn.{type(one).__name__}" for one in (pair.reference, pair.port))
-    after, port_after = (f" with {steps[0].name} after it" if steps else "" for steps in call.then)
-    acts = " and ".join(f"nn.{type(one).__name__}" for _, one in ours)
-    return difference(
-        "layer-type",
-        (reference + after, port + port_after),
-        f"{name_of(pair)} ({port}){port_after} computes something else than torch's ({reference}){after}",
-        f"apply the activation that torch's has to the result of {place_of(pair)}" + (f": {acts}" if acts else ""),
-        code="structure",
-        paths=pair.paths,
-    )
 
 
 def _flows(gradient: Array | None) -> bool:
