@@ -76,7 +76,7 @@ ARGUMENTS = [
     ("AvgPool2d", "AvgPool2D", (3, 1, 1), {}, {"exclusive": True}, "exclusive", "exclusive=False"),
     ("Softmax", "Softmax", (), {"dim": 1}, {"axis": -1}, "softmax-axis", "axis=1"),
     ("Hardswish", "Swish", (), {}, {}, "Hardswish", "Hardswish"),
-    ("ELU", "Identity", (), {}, {}, "elu", "apply `elu` after"),
+    ("ELU", "Identity", (), {}, {}, "elu", "write `elu(alpha=1.0)` for"),
 ]
 
 

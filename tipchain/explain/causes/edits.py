@@ -19,7 +19,6 @@ from tipchain.explain.causes.program import (
     Op,
     Program,
     called_as,
-    constant,
     numpy_of,
     signature_of,
     then_first,
@@ -48,7 +47,6 @@ def edits(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     yield from _written_before(piece, walk)
     for group in alike(walk.partings):
         yield from _missing_call(group, piece, walk)
-        yield from _missing_behind(group, piece, walk)
 
 
 def alike(partings: Sequence[Parting]) -> list[list[Parting]]:
@@ -216,20 +214,6 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
     settings = {} if step.name in OPERATORS else passed(step, walk, signature_of(in_paddle(step, piece)))
     kind: Literal["before", "after"] = "before" if behind is None else "after"
     yield _lacking(group, step, acts, (kind, behind or group[0].ops[0]), statement, piece, settings, by)
-
-
-def _missing_behind(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield calls followed by one more call of the reference's."""
-    acts = {}
-    for one in group:
-        matched = {number for key in walk.made(one.op) for number in walk.matched[key]}
-        made = _done(one.step, piece, walk) if matched.intersection(one.step.given) else None
-        if made is None:
-            return
-        acts[one.op.number] = constant(made)
-    op, step = group[0].op, group[0].step
-    statement, _ = Divergence(walk).statements(op, step)
-    yield _lacking(group, step, acts, ("after", op), statement, piece)
 
 
 def _lacking(

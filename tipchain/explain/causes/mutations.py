@@ -829,8 +829,8 @@ def _lacking(calls: Sequence[Op], step: Op, act: Act, kind: Literal["before", "a
     statement = max(op.frames, key=lambda one: likeness(one.reading, there.reading), default=Frame())
     where = f"{'in front of' if kind == 'before' else 'after'} {called(op)} at {statement.place}"
     edit = CodeEdit(kind=kind, call=op.path if op.name == LAYER else op.name, written=step.name) if not how else None
-    what, instead = f"it lacks `{step.said}` {where}", f"with `{step.name}({how})` there"
-    fix = f"apply `{step.name}({how})` {where}"
+    call = f"`{step.name}({how})`" if how else f"`{step.name}`"
+    what, instead, fix = f"it lacks `{step.said}` {where}", f"with {call} there", f"apply {call} {where}"
     found = _edit("missing-call", calls, act, what, instead, fix, name=step.name, code_edit=edit)
     return replace(found, lines=Lines(statement.source, there.source))
 
