@@ -126,15 +126,11 @@ def detail_sections(report: AlignmentReport) -> Iterator[PageSection]:
     if any(report.unmatched.values()):
         yield PageSection("unmatched", "Layers in no pair", report.unmatched)
     if report.numbers:
-        rows = [
-            (
-                f"{name} of the model, relative RMS difference"
-                if name.startswith("output ")
-                else name.replace("_", " "),
-                f"{value:g}" if not value or 1e-3 <= abs(value) < inf else number(value),
-            )
-            for name, value in report.numbers.items()
-        ]
+        rows = []
+        for name, value in report.numbers.items():
+            of_output = f"{name} of the model, relative RMS difference"
+            label = of_output if name.startswith("output ") else name.replace("_", " ")
+            rows.append((label, f"{value:g}" if not value or 1e-3 <= abs(value) < inf else number(value)))
         yield PageSection("figures", "Figures", rows)
 
 
@@ -313,17 +309,11 @@ def _both(pair: Pair, curves: Mapping[str, Sequence[float]]) -> Iterator[Chart]:
     steps = range(count)
     every = max(1, -(-count // ROWS))
     heads = [pair.step, "reference", "port", "difference", *(["allowed"] if allowed else [])]
-    rows = [
-        [
-            str(step),
-            exactly(reference[step]),
-            exactly(port[step]),
-            number(port[step] - reference[step]),
-            *([number(allowed[step]) if isfinite(allowed[step]) else "any"] if allowed else []),
-        ]
-        for step in steps
-        if step % every == 0 or step == count - 1
-    ]
+    rows = []
+    for step in (one for one in steps if one % every == 0 or one == count - 1):
+        ours, theirs = reference[step], port[step]
+        limit = [number(one) if isfinite(one) else "any" for one in allowed[step : step + 1]]
+        rows.append([str(step), exactly(ours), exactly(theirs), number(theirs - ours), *limit])
     chart = Chart(
         name=pair.title, labels=(pair.step, pair.unit), x=_ends(count), y=linear([*reference, *port]),
         keys=[("line reference", "reference"), ("line port", "port")],

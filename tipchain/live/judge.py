@@ -275,12 +275,8 @@ def _as_rounding(verdict: Verdict, random: str, rough: float) -> Verdict:
     ``random`` tells what could not be compared, for each side drew other numbers; ``rough``, how far rounding may reach.
     """
     diff = verdict.diff
-    if (
-        verdict.outcome not in BAD
-        or diff is None
-        or diff.expected_shape != diff.actual_shape
-        or "/lr_" in verdict.subject
-    ):
+    concerned = verdict.outcome in BAD and "/lr_" not in verdict.subject
+    if not concerned or diff is None or diff.expected_shape != diff.actual_shape:
         return verdict
     # Gradients, parameters and buffers are measured by the model's largest, which their share tells.
     share = verdict.share if verdict.share is not None and "/" in verdict.subject.partition("/")[2] else None

@@ -138,14 +138,8 @@ def diff_tiny(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> dic
     alike: dict[tuple[np.dtype[np.generic], int], list[str]] = {}
     for name, e in expected.items():
         a = actual.get(name)
-        if (
-            a is not None
-            and 0 < e.size < TINY
-            and e.dtype == a.dtype
-            and e.dtype.char in "fd"
-            and e.shape == a.shape
-            and e.flags.c_contiguous
-        ):
+        tiny = 0 < e.size < TINY and e.dtype.char in "fd" and e.flags.c_contiguous
+        if tiny and a is not None and e.dtype == a.dtype and e.shape == a.shape:
             alike.setdefault((e.dtype, e.size), []).append(name)
     diffs: dict[str, TensorDiff] = {}
     with np.errstate(all="ignore"):

@@ -137,11 +137,9 @@ def unknown_names(names: Mapping[str, str], reference: Model, port: Model) -> li
     layers = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
     unknown = []
     for key, value in expand_names(names, reference).items():
-        if (
-            key.startswith(NOT_IN_TORCH)
-            or value == NOT_IN_PORT
-            or all(one is not None and not one.state_dict() for one in (layers[0].get(key), layers[1].get(value)))
-        ):
+        both = layers[0].get(key), layers[1].get(value)
+        bare = all(one is not None and not one.state_dict() for one in both)
+        if bare or key.startswith(NOT_IN_TORCH) or value == NOT_IN_PORT:
             continue
         for side, name in ((0, key), *((1, one) for one in Target.parse(value).names)):
             if name not in existing[side]:

@@ -117,14 +117,8 @@ class Located:
         if any(one.at_fault and one.port_path == verdict.port_path for one in self.verdicts):
             return replace(self, again=self.again | {verdict.port_path})
         before = None if pair is None else pair.port.key
-        place = next(
-            (
-                number
-                for number, one in enumerate(self.verdicts)
-                if one.direction == "backward" or (one.port_path, one.turn) == before
-            ),
-            len(self.verdicts),
-        )
+        behind = [one.direction == "backward" or (one.port_path, one.turn) == before for one in self.verdicts]
+        place = [*behind, True].index(True)
         verdicts = (*self.verdicts[:place], verdict, *self.verdicts[place:])
         shown = replace(self, port=judge.runs.port, matching=judge.matching, verdicts=verdicts, later={})
         return replace(self, verdicts=verdicts, later={**self.later, id(verdict): shown})

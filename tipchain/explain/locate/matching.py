@@ -74,16 +74,10 @@ def pair_layers(reference: Model, port: Model, names: Mapping[str, str] | None =
     # Layers without parameters or buffers that names name.
     ours, theirs = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
     ours_taken, theirs_taken = {pair.reference for pair in rest.found}, {pair.port for pair in rest.found}
-    rest.found += [
-        LayerPair(reference=one, port=other, evidence="name")
-        for one, other in names.items()
-        if one in ours
-        and other in theirs
-        and one not in ours_taken
-        and other not in theirs_taken
-        and not ours[one].state_dict()
-        and not theirs[other].state_dict()
-    ]
+    given = ((one, other) for one, other in names.items() if one in ours and other in theirs)
+    free = ((one, other) for one, other in given if one not in ours_taken and other not in theirs_taken)
+    bare = ((one, other) for one, other in free if not ours[one].state_dict() and not theirs[other].state_dict())
+    rest.found += [LayerPair(reference=one, port=other, evidence="name") for one, other in bare]
     every = reference.named_modules(remove_duplicate=False)
     order = {path: number for number, (path, _) in enumerate(every)}
     return sorted(rest.found, key=lambda pair: order[pair.reference])
@@ -165,11 +159,8 @@ def _by_structure(rest: _Rest, names: Mapping[str, str], *, named: bool) -> Iter
     for path, ports in found.items():
         port = next(iter(ports))
         alike = rest.ours[path].kind == rest.theirs[port].kind  # others may keep their tensors in another layout
-        if (
-            alike
-            and len(ports) == shared[port] == 1
-            and (path in (rest.theirs[port].torch_path, given.get(port))) == named
-        ):
+        by_name = path in (rest.theirs[port].torch_path, given.get(port))
+        if alike and len(ports) == shared[port] == 1 and by_name == named:
             yield path, port
 
 
@@ -458,14 +449,11 @@ def _uncrossed(
     for first in loose:
         for second in loose:
             one, other = found[first], found[second]
-            if (
-                one.reference.number < other.reference.number
-                and one.port.number > other.port.number
-                and one.port.type == other.port.type
-                and not _in_other_modules(one, other, traces)
-                and _alike(one.reference.inputs, other.port.inputs, close)
-                and not _alike(one.reference.inputs, one.port.inputs, close)
-            ):
+            crossed = one.reference.number < other.reference.number and one.port.number > other.port.number
+            if not crossed or one.port.type != other.port.type or _in_other_modules(one, other, traces):
+                continue
+            inputs = one.reference.inputs
+            if _alike(inputs, other.port.inputs, close) and not _alike(inputs, one.port.inputs, close):
                 found[first] = replace(one, port=other.port)
                 found[second] = replace(other, port=one.port)
     return found
