@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from tipchain.explain.causes.apart import Divergence
 from tipchain.explain.causes.hypotheses import Hypothesis, Lines, called, class_of, holder_of, lines_of, place_of
-from tipchain.explain.causes.lines import Frame, innermost
+from tipchain.explain.causes.lines import innermost
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import (
     LAYER,
@@ -212,29 +212,19 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
     numbers = [value for value in step.kwargs.values() if kind_of_setting(value) == "number"]
     by = f" by {numbers[0]:.6g}" if step.name in OPERATORS and len(step.given) == 1 and numbers else ""
     settings = {} if step.name in OPERATORS else passed(step, walk, signature_of(in_paddle(step, piece)))
-    kind: Literal["before", "after"] = "before" if behind is None else "after"
-    yield _lacking(group, step, acts, (kind, behind or group[0].ops[0]), statement, piece, settings, by)
-
-
-def _lacking(
-    group: Sequence[Parting],
-    step: Op,
-    acts: Mapping[int, Act],
-    beside: tuple[Literal["before", "after"], Op],
-    statement: Frame,
-    piece: Piece,
-    settings: Mapping[str, object] | None = None,
-    by: str = "",
-) -> Hypothesis:
-    """Return the port with a call of the reference's that it lacks before or after one of its own."""
-    (kind, op), settings = beside, settings or {}
-    where = f"{'in front of' if kind == 'before' else 'after'} {called(op)} at {statement.place}"
-    has = f"the reference has `{step.line}`{f' at {step.place}' if step.place else ''}"
+    op, where = behind or group[0].ops[0], "in front of" if behind is None else "after"
+    where = f"{where} {called(op)} at {statement.place}"
     edit = None
     if len(step.given) == 1 and hasattr(piece.paddle.nn.functional, step.name):
         call = (op.path or "layer") if op.name == LAYER else op.name
-        edit = CodeEdit(kind=kind, call=call, written=step.name, arguments=as_code(settings.items()))
-    return Hypothesis(
+        edit = CodeEdit(
+            kind="before" if behind is None else "after",
+            call=call,
+            written=step.name,
+            arguments=as_code(settings.items()),
+        )
+    has = f"the reference has `{step.line}`{f' at {step.place}' if step.place else ''}"
+    yield Hypothesis(
         code="missing-call",
         name=step.name,
         confirmed=True,

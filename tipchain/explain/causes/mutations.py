@@ -112,11 +112,10 @@ def search(
     """
     walk, before = trials.walk, os.times().children_user
     within = {op.number: op for one in walk.partings for op in one.ops} if proved else {}
-    left, tables = [*within.values()], _tables(walk)
-    while left:  # what makes their tensors may be a wrong table, or pick wrong ones, which are right by themselves
+    left = [*within.values()]
+    while left:  # what makes their tensors may pick wrong ones, which are right by themselves
         for maker in filter(None, map(walk.makers_of.get, left.pop().given)):
-            further = maker.number in tables or walk.ops.selects(maker)
-            left += [maker] if further and maker.number not in within else []
+            left += [maker] if maker.number not in within and walk.ops.selects(maker) else []
             within[maker.number] = maker
     within |= {near.number: near} if within else {}
 
@@ -144,16 +143,6 @@ def completed(one: Hypothesis, walk: Walk, step: Op) -> Hypothesis:
     there = against[0] if against is not None and against[1] else innermost(step.frames)
     fix = f"{one.fix}; the reference has `{there.line}` at {there.place}" if there.place else one.fix
     return replace(one, lines=one.lines._replace(reference=there.source), fix=fix)
-
-
-def _tables(walk: Walk) -> set[int]:
-    """Return the numbers of the calls that rest on nothing that the code is given, or keeps."""
-    found = set[int]()
-    for op in walk.ops:
-        makers = [walk.makers_of.get(key) for key in op.given]
-        if op.name != LAYER and all(one is not None and one.number in found for one in makers):
-            found.add(op.number)
-    return found
 
 
 WEAKEST = 4

@@ -332,7 +332,7 @@ def _told_by_places(piece: Piece, trials: Trials, inside: Collection[str]) -> li
         if op.name == LAYER or join(piece.theirs.path, op.holder) in inside:
             continue
         before = acts_of([one for one in partings if one.op.number < op.number], piece.sides.port.assign)
-        walk.partings, walk.leaves = group, {}
+        walk.partings = group
 
         def mends(
             one: Hypothesis, group: Sequence[Parting] = group, before: Mapping[int, Act] = before

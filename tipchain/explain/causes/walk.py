@@ -61,7 +61,6 @@ class Walk:
         self.healed: dict[int, Tensor] = {}
         self.open: dict[int, tuple[Op, ...]] = {}
         self.partings: list[Parting] = []
-        self.leaves: dict[int, tuple[Tensor, Tensor]] = {}
         self.called: dict[str, list[Op]] = {}
         self._akin: dict[int, set[int]] = {}
         self._had: dict[int, bool] = {}
@@ -80,11 +79,10 @@ class Walk:
         # Tensors that no call made are what the code is given, or keeps.
         for op in self.ops:
             for key, one in self.given(op).items():
-                if key in self.makers_of or self.matched[key] or key in self.leaves:
+                if key in self.makers_of or self.matched[key] or key in self.healed:
                     continue
                 found = self._counterpart(op, key, one, numpy_of(one), leaf=True)
                 if found is not None:
-                    self.leaves[key] = one, found[1]
                     self.healed[key] = found[1]
                     self.shared.add(found[0])
         for op in self.ops:
