@@ -368,9 +368,9 @@ def _with_settings(calls: Sequence[Op], changes: Sequence[tuple[Given, object]],
     instead = f"with {', '.join(repr(new) for _, new in changes)}"
     fix = f"pass {', '.join(f'`{each}={new!r}`' for (_, each, _), new in changes)} to `{op.name}`{where}"
     if name == "item":
-        was, now = (f"[{index_text(one)}]" for one in (present, value))
-        what, instead, fix = f"it takes index {was}{where}", f"with {now}", f"write {now} for {was}{where}"
-        change = CodeEdit(kind="write", call=was, written=now)
+        was, now = map(index_text, (present, value))
+        what, instead, fix = f"it takes index [{was}]{where}", f"with [{now}]", f"write [{now}] for [{was}]{where}"
+        change = CodeEdit(kind="write", call=f"[{was}]", written=f"[{now}]")
     elif name == "y" and op.name in BINARY and not more:
         what, instead = f"it {BINARY[op.name]} {present:.10g}{where}", f"with {value:.10g}"
         layer = dict(piece.sides.port.layers(piece.port)).get(op.holder)
@@ -611,7 +611,7 @@ def _own_names(piece: Piece, walk: Walk) -> dict[int, str]:
 
 def _operands(frame: Frame, ops: Sequence[Op], variables: _Variables, piece: Piece) -> Iterator[Hypothesis]:
     """Yield a statement that takes another tensor in place of one, or two in place of each other."""
-    inside, walk, where = {op.number for op in ops}, variables.walk, f"at {frame.place} (`{frame.line}`)"
+    inside, walk, place, line = {op.number for op in ops}, variables.walk, frame.place, frame.line
     taken = [(op, key) for op in ops for key in (op.given[1:] if op.written is not None else op.given)]
     entering = dict.fromkeys(
         variables.roles[key]
@@ -635,11 +635,14 @@ def _operands(frame: Frame, ops: Sequence[Op], variables: _Variables, piece: Pie
             twins = variables.first_made(old) == variables.first_made(new) >= 0  # results of one call have own orders
             both = [{old: new, new: old}] if new in entering and old in entering and not twins else []
             for swaps in ({old: new}, *both):
-                what, instead = f"it takes {told} {where}", f"with {wanted} in its place"
-                fix = f"take {wanted} for {told} {where}"
+                what, instead = f"it takes {told} at {place} (`{line}`)", f"with {wanted} in its place"
+                fix = f"take {wanted} for {told} at {place} (`{line}`)"
                 if len(swaps) > 1:
-                    what, instead = f"it takes {told} and {wanted} {where}", "with each in the other's place"
-                    fix = f"exchange {told} and {wanted} {where}"
+                    what, instead = (
+                        f"it takes {told} and {wanted} at {place} (`{line}`)",
+                        "with each in the other's place",
+                    )
+                    fix = f"exchange {told} and {wanted} at {place} (`{line}`)"
                 yield Hypothesis(
                     code="operand-order" if len(swaps) > 1 else "operand",
                     name=changed[0].name if changed[0].name != LAYER else class_of(changed[0].layer),
