@@ -357,6 +357,8 @@ def _searched(
     piece = trials.piece
     if (piece.backward and not piece.loss) or not (trials.base.ops and piece.record):
         return []
+    if piece.paddle.device.get_device() != "cpu":  # a copy of this process has no other device
+        return []
     apart = Divergence(trials.walk)
     op, step = apart.first(proved=proved)
     here, _ = apart.statements(op, step)
