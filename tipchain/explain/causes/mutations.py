@@ -200,11 +200,10 @@ def _mending(tries: Iterable[bool], within: float) -> list[int]:
 
 
 class Pool(NamedTuple):
-    """What the reference gives its calls beside tensors, by function and argument, and its calls of one tensor and of several."""
+    """What the reference gives its calls beside tensors, by function and argument, and its calls as Paddle makes them."""
 
     settings: Mapping[str, Sequence[Mapping[str, object]]]
-    unary: Sequence[tuple[Op, Callable[[Tensor], Tensor], str]]
-    others: Sequence[tuple[Op, Function, Mapping[str, object]]]
+    calls: Sequence[tuple[Op, Callable[..., Tensor], str]]
 
 
 def mutations(piece: Piece, walk: Walk, near: Op, within: frozenset[int] = frozenset()) -> Iterator[Mutation]:
@@ -240,30 +239,23 @@ def mutations(piece: Piece, walk: Walk, near: Op, within: frozenset[int] = froze
 
 def _pool(piece: Piece, walk: Walk) -> Pool:
     settings = dict[str, dict[str, Mapping[str, object]]]()
-    unary = dict[str, tuple[Op, Callable[[Tensor], Tensor], str]]()
+    calls = dict[str, tuple[Op, Callable[..., Tensor], str]]()
     for step in walk.steps:
-        told = spelled(step, walk)
+        told, number = spelled(step, walk), step.name in BINARY and len(step.given) == 1
         settings.setdefault(step.name, {})[repr(told)] = told
         function = OPERATORS.get(step.name) or in_paddle(step, piece)
-        if len(step.given) == 1 and step.name not in (LAYER, *CASTING) and function is not None:
-            numbers = [one for one in told.values() if kind_of_setting(one) == "number"][:1]
-            given = {} if step.name in BINARY else passed(step, walk, signature_of(function))
-            change = partial(_applied, function, numbers if step.name in BINARY else (), given)
-            how = ", ".join(
-                (*map(str, numbers if step.name in BINARY else ()), *(f"{key}={one!r}" for key, one in given.items()))
-            )
-            unary.setdefault(f"{step.name}({how})", (step, change, how))
-    several = {
-        step.name: (step, function, passed(step, walk, signature_of(function)))
-        for step in walk.steps
-        if len(step.given) > 1 and step.name not in BINARY and (function := in_paddle(step, piece)) is not None
-    }
-    by_function = {name: list(some.values()) for name, some in settings.items()}
-    return Pool(by_function, list(unary.values()), list(several.values()))
+        if not step.given or step.name in (LAYER, *CASTING) or function is None:
+            continue
+        numbers = [one for one in told.values() if number and kind_of_setting(one) == "number"][:1]
+        given = {} if step.name in BINARY else passed(step, walk, signature_of(function))
+        how = ", ".join((*map(str, numbers), *(f"{key}={one!r}" for key, one in given.items())))
+        call = f"{step.name}({how})" if how else step.name
+        calls.setdefault(f"{call} {len(step.given)}", (step, partial(_applied, function, numbers, given), call))
+    return Pool({name: list(some.values()) for name, some in settings.items()}, list(calls.values()))
 
 
-def _applied(function: Function, numbers: Sequence[object], given: Mapping[str, object], tensor: Tensor) -> Tensor:
-    return function(tensor, *numbers, **given)
+def _applied(function: Function, numbers: Sequence[object], given: Mapping[str, object], *tensors: Tensor) -> Tensor:
+    return function(*tensors, *numbers, **given)
 
 
 def _turns(several: Sequence[Op], walk: Walk) -> Iterator[Sequence[Op]]:
@@ -753,32 +745,27 @@ def _functions(calls: Sequence[Op], pool: Pool, piece: Piece) -> Iterator[Hypoth
         layers = [
             one for one in piece.sides.port.layers(piece.port) if type(one[1]) is type(op.layer) and one[0] != op.path
         ]
-        others += [("operand", path, called_as(layer), "") for path, layer in layers[:MOST_ALTERNATIVES]]
+        others += [("operand", path, called_as(layer), path) for path, layer in layers[:MOST_ALTERNATIVES]]
     if op.name in BINARY and len(op.args) == 2:
         names = sorted(BINARY.keys() - {op.name})
         functions = [OPERATORS.get(name) or getattr(piece.paddle, name) for name in names]
-        others += [("function", name, called_as(one, most=2), "") for name, one in zip(names, functions, strict=True)]
-    if len(piece.tensors((op.args, op.kwargs))) == 1 and op.written is None:
-        unary = [one for one in pool.unary if one[0].name != op.name and not {one[0].name, op.name} <= BINARY.keys()]
-        others += [
-            ("function", step.name, _of_first(change, piece), f"({how})" if how else "") for step, change, how in unary
-        ]
-    count = len(piece.tensors(op.args))
-    for step, function, given in pool.others if op.written is None and op.name != LAYER else ():
-        if len(step.given) == count and step.name != op.name:
-            how = f"({', '.join(f'{key}={one!r}' for key, one in given.items())})" if given else ""
-            act = called_as(function, most=count, without=tuple(op.kwargs), **given)
-            others.append(("function", step.name, act, how))
-    for code, name, act, how in others:
-        change = CodeEdit(kind="write", call=op.name, written=name) if not how and op.name != LAYER else None
-        what, instead = f"it calls {called(op)}{where}", f"with `{name}{how}`"
-        fix = f"write `{name}{how}` for {called(op)}{where}"
+        others += [("function", name, called_as(one, most=2), name) for name, one in zip(names, functions, strict=True)]
+    count = len(piece.tensors((op.args, op.kwargs))) if op.written is None else 0
+    for step, function, call in pool.calls:
+        if len(step.given) == count and step.name != op.name and not {step.name, op.name} <= BINARY.keys():
+            others.append(("function", step.name, partial(_in_place, function, piece), call))
+    for code, name, act, call in others:
+        change = CodeEdit(kind="write", call=op.name, written=name) if call == name and op.name != LAYER else None
+        what, instead = f"it calls {called(op)}{where}", f"with `{call}`"
+        fix = f"write `{call}` for {called(op)}{where}"
         place = op.path if op.name == LAYER and code == "function" else None
         yield _edit(code, calls, act, what, instead, fix, name=name, place=place, code_edit=change)
 
 
-def _of_first(change: Callable[[Tensor], Tensor], piece: Piece) -> Act:
-    return lambda _original, args, kwargs: change(piece.tensors((args, kwargs))[0])
+def _in_place(
+    change: Callable[..., Tensor], piece: Piece, _: Function, args: tuple[Nested, ...], kwargs: Options
+) -> Nested:
+    return change(*piece.tensors((args, kwargs)))
 
 
 def _handed_on(op: Op, piece: Piece, walk: Walk) -> int | None:
@@ -802,11 +789,11 @@ def _more(calls: Sequence[Op], pool: Pool, piece: Piece, walk: Walk) -> Iterator
     """Yield a call behind which one more of the reference's calls is made, or before it, of what the code is given."""
     op = calls[0]
     if op.written is None and len(piece.tensors(op.result)) == 1:
-        for step, change, how in pool.unary:
-            if step.name not in LAYOUT or step.name == "transpose":
-                yield _lacking(calls, step, then(change), "after", how)
+        for step, change, call in pool.calls:
+            if len(step.given) == 1 and (step.name not in LAYOUT or step.name == "transpose"):
+                yield _lacking(calls, step, then(change), "after", call)
                 if op.args and piece.is_tensor(op.args[0]) and op.given[0] not in walk.makers_of:
-                    yield _lacking(calls, step, partial(_behind, change), "before", how)
+                    yield _lacking(calls, step, partial(_behind, change), "before", call)
 
 
 def _behind(
@@ -815,14 +802,13 @@ def _behind(
     return original(change(args[0]), *args[1:], **kwargs)
 
 
-def _lacking(calls: Sequence[Op], step: Op, act: Act, kind: Literal["before", "after"], how: str) -> Hypothesis:
+def _lacking(calls: Sequence[Op], step: Op, act: Act, kind: Literal["before", "after"], call: str) -> Hypothesis:
     op, there = calls[0], innermost(step.frames)
     # Of the statements that lead to the call it is told at the one that reads most like the reference's.
     statement = max(op.frames, key=lambda one: likeness(one.reading, there.reading), default=Frame())
     where = f"{'in front of' if kind == 'before' else 'after'} {called(op)} at {statement.place}"
-    edit = CodeEdit(kind=kind, call=op.path if op.name == LAYER else op.name, written=step.name) if not how else None
-    call = f"`{step.name}({how})`" if how else f"`{step.name}`"
-    what, instead, fix = f"it lacks `{step.said}` {where}", f"with {call} there", f"apply {call} {where}"
+    edit = CodeEdit(kind=kind, call=op.path or op.name, written=step.name) if call == step.name else None
+    what, instead, fix = f"it lacks `{step.said}` {where}", f"with `{call}` there", f"apply `{call}` {where}"
     found = _edit("missing-call", calls, act, what, instead, fix, name=step.name, code_edit=edit)
     return replace(found, lines=Lines(statement.source, there.source))
 
