@@ -42,14 +42,6 @@ class _Trainings(Expansion):
         # What the norm trainer left: (weights, id of its command).
         self.norm: tuple[str, str] | None = None
 
-    def train_all(self) -> None:
-        for leg in self.spec.legs:
-            if leg.at_once is not None:
-                self.exported = leg.at_once
-            self.inferred_on = None
-            for autocast, trainer in product(self.spec.autocasts, self.spec.trainers):
-                self.iteration(leg, autocast, trainer)
-
     def iteration(self, leg: Leg, autocast: str, trainer: TrainerSpec) -> None:
         if self.legacy and self.suite.devices.overwritten and self.inferred_on is not None:
             leg = leg._replace(use_gpu=flag(self.spec.slots["use_gpu"], self.inferred_on, legacy=True))
@@ -358,7 +350,12 @@ def expand(spec: ChainSpec, params: str, options: Options | None = None) -> Plan
     plan = _Trainings(spec, params, options or Options())
     _align(plan)
     if spec.trains:
-        plan.train_all()
+        for leg in spec.legs:
+            if leg.at_once is not None:
+                plan.exported = leg.at_once
+            plan.inferred_on = None
+            for autocast, trainer in product(spec.autocasts, spec.trainers):
+                plan.iteration(leg, autocast, trainer)
     else:
         plan.exported = plan.options.gpu_id
         for index, model in enumerate(spec.models):

@@ -298,10 +298,6 @@ class Schedule:
             return _not_run(command, f"{need} was not run" if skipped else f"{need} failed")
         return None
 
-    def must_repeat(self, command: Command) -> bool:
-        """Return whether a need of ``command`` was run anew, so that its own earlier result is out of date."""
-        return not all(need in self.results and self.results[need].reused for need in command.needs)
-
     def stuck(self) -> Iterator[Result]:
         """Yield an ERROR for the head of every leg that waits for a command which cannot come before it."""
         for leg in list(self.legs.values()):
@@ -427,7 +423,9 @@ class _Runner:
         self.hear()
 
     def earlier(self, command: Command) -> Result | None:
-        if self.record is None or self.schedule.halt or self.schedule.must_repeat(command):
+        results = self.schedule.results
+        anew = not all(need in results and results[need].reused for need in command.needs)
+        if self.record is None or self.schedule.halt or anew:
             return None
         return self.record.finished(command, self.place)
 
