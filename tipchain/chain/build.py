@@ -279,15 +279,6 @@ class SpecReader:
             self.numbers(slot, (value,))
         return value
 
-    def whole_config(self) -> Mapping[str, str]:
-        """Return the configuration for an export without training: this mode's, else that of the whole data."""
-        slot = self.slots.get("config")
-        if slot is None or slot.absent or "config" not in self.suite.mode_lists or self.legacy:
-            return {}
-        values = self.entries(slot)
-        names = (self.mode.value, Mode.WHOLE_TRAIN_WHOLE_INFER.value, *values)
-        return {"config": next((values[name] for name in names if values.get(name)), "")}
-
     def entries(self, slot: Slot) -> Mapping[str, str]:
         """Return the entries of a list of ``mode=value``."""
         values: dict[str, str] = {}
@@ -583,11 +574,13 @@ class SpecReader:
         if not self.slots["inference"].line:
             message = "the file ends after the evaluation's section, so nothing is exported or inferred"
             self.tell("default", self.slots["inference"], message)
-        by_mode = (
-            {role: self.by_mode(role) for role in self.slots if role in self.suite.mode_lists}
-            if trains
-            else self.whole_config()
-        )
+        lists = [role for role in self.slots if role in self.suite.mode_lists]
+        by_mode = {role: self.by_mode(role) for role in lists} if trains else {}
+        if not trains and not self.legacy and "config" in lists and not self.slots["config"].absent:
+            # The configuration for an export without training: this mode's, else that of the whole data.
+            values = self.entries(self.slots["config"])
+            names = (self.mode.value, Mode.WHOLE_TRAIN_WHOLE_INFER.value, *values)
+            by_mode["config"] = next((values[name] for name in names if values.get(name)), "")
         name, interpreter = self.slots["model_name"], self.slots["python"]
         # It becomes a folder's; colons in the file part it from the folders above it.
         parts = name.value.split(":") if self.suite.model_name == "folders" else [name.value]
