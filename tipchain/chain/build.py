@@ -258,18 +258,14 @@ class SpecReader:
                     slot, f"{value!r} is neither True nor False", expected="|".join(allowed), hint=hint, used=used
                 )
 
-    def _broken_test(self, slot: Slot) -> bool:
-        # At a ``|`` the original's unquoted test fails.
-        return self.legacy and len(plain_list(slot.value)) > 1
-
     def program(self, role: str) -> Words | None:
         """Return a program's words; None for ``null`` (the originals run a null inference all the same)."""
         slot = self.slots[role]
-        if role != "inference" and self._broken_test(slot):
-            return None
-        if not slot.absent or (role == "inference" and self.legacy):
+        if role == "inference" and self.legacy:
             return self.split(slot)
-        return None
+        # At a ``|`` the original's unquoted test fails.
+        broken = self.legacy and len(plain_list(slot.value)) > 1
+        return None if slot.absent or broken else self.split(slot)
 
     def by_mode(self, role: str) -> str:
         """Return the mode's value in a slot that holds a list of ``mode=value``, "" for none."""
@@ -282,15 +278,6 @@ class SpecReader:
         if role in ("epoch", "batch"):
             self.numbers(slot, (value,))
         return value
-
-    def whole_config(self) -> Mapping[str, str]:
-        """Return the configuration for an export without training: this mode's, else that of the whole data."""
-        slot = self.slots.get("config")
-        if slot is None or slot.absent or "config" not in self.suite.mode_lists or self.legacy:
-            return {}
-        values = self.entries(slot)
-        names = (self.mode.value, Mode.WHOLE_TRAIN_WHOLE_INFER.value, *values)
-        return {"config": next((values[name] for name in names if values.get(name)), "")}
 
     def entries(self, slot: Slot) -> Mapping[str, str]:
         """Return the entries of a list of ``mode=value``."""
@@ -423,10 +410,6 @@ class SpecReader:
         path = self.slots["infer_model"].value
         return (InferModel(path=path, export=self.split(command), quant="True"),)
 
-    def axes(self) -> Mapping[str, Axis]:
-        """Return the inference axes by role."""
-        return {role: self._axis(role) for role in sorted({"device", *self.suite.infer.axes})}
-
     def _axis(self, role: str) -> Axis:
         slot = self.slots[role]
         values = self.list_of(slot)
@@ -437,9 +420,8 @@ class SpecReader:
             self.numbers(slot, values, used=infers)
         if slot.key not in NOTHING and not values and infers:
             self.refuse_empty(slot, "is an empty list, so nothing is inferred")
-        if not self.legacy and (slot.key in NOTHING or slot.value == "null") and values != ("null",):
-            return Axis(slot=slot, values=("null",), replaced=True)
-        return Axis(slot=slot, values=values)
+        replaced = not self.legacy and (slot.key in NOTHING or slot.value == "null") and values != ("null",)
+        return Axis(slot=slot, values=("null",) if replaced else values, replaced=replaced)
 
     def data_after_training(self, by_mode: Mapping[str, str]) -> Words:
         """Return the argument with the data for inference after training; ``by_mode`` has the mode's value of a list."""
@@ -572,9 +554,8 @@ class SpecReader:
         if not self.legacy:
             more = [part for part in more if not part.absent or not part.value]
         words = [word for part in (command, *more) for word in self.split(part)]
-        own, quant = self.slots.get(rule.export), rule.kind == "pact"
-        export = None if own is None or own.absent or self._broken_test(own) else self.split(own)
-        return TrainerSpec(name=name, kind=rule.kind, quant=quant, train=tuple(words), export=export)
+        export = self.program(rule.export) if rule.export in self.slots else None
+        return TrainerSpec(name, rule.kind, quant=rule.kind == "pact", train=tuple(words), export=export)
 
     def spec(self, alignment: AlignmentParams | None) -> ChainSpec:
         """Return the ChainSpec.
@@ -593,11 +574,13 @@ class SpecReader:
         if not self.slots["inference"].line:
             message = "the file ends after the evaluation's section, so nothing is exported or inferred"
             self.tell("default", self.slots["inference"], message)
-        by_mode = (
-            {role: self.by_mode(role) for role in self.slots if role in self.suite.mode_lists}
-            if trains
-            else self.whole_config()
-        )
+        lists = [role for role in self.slots if role in self.suite.mode_lists]
+        by_mode = {role: self.by_mode(role) for role in lists} if trains else {}
+        if not trains and not self.legacy and "config" in lists and not self.slots["config"].absent:
+            # The configuration for an export without training: this mode's, else that of the whole data.
+            values = self.entries(self.slots["config"])
+            names = (self.mode.value, Mode.WHOLE_TRAIN_WHOLE_INFER.value, *values)
+            by_mode["config"] = next((values[name] for name in names if values.get(name)), "")
         name, interpreter = self.slots["model_name"], self.slots["python"]
         # It becomes a folder's; colons in the file part it from the folders above it.
         parts = name.value.split(":") if self.suite.model_name == "folders" else [name.value]
@@ -622,7 +605,7 @@ class SpecReader:
             eval=self.program("eval"),
             models=() if trains else self.models(),
             inference=self.program("inference"),
-            axes=self.axes(),
+            axes={role: self._axis(role) for role in sorted({"device", *self.suite.infer.axes})},
             data_after_training=self.data_after_training(by_mode),
             slots=self.slots,
             alignment=alignment,

@@ -61,10 +61,8 @@ class Filler(NamedTuple):
         count = math.prod(len(values) for _, values in axes.values())
         if count > MAX_COMMANDS:
             slot, _ = max(axes.values(), key=lambda one: len(one[1]))
-            expected, message = (
-                f"at most {MAX_COMMANDS:,}",
-                f"this list and others make {count:,} inferences with each model",
-            )
+            expected = f"at most {MAX_COMMANDS:,}"
+            message = f"this list and others make {count:,} inferences with each model"
             raise ParamsError(message, file=slot.file, line=slot.line, key=slot.key, expected=expected)
         for values in product(*(values for _, values in axes.values())):
             point = dict(zip(axes, values, strict=True))
@@ -293,9 +291,29 @@ class Expansion(PlanDraft):
     def __init__(self, spec: ChainSpec, params: str, options: Options) -> None:
         self.spec, self.options, self.suite, self.legacy = spec, options, spec.suite, spec.legacy
         self.filler = Filler(suite=spec.suite, slots=spec.slots, legacy=spec.legacy)
-        self.base, out, run = self._place()
         self.above_inference = posixpath.relpath(".", self.suite.infer.cwd)
-        self.facts: Facts = self._facts()
+        facts = {"root": options.root, "model": spec.model, "mode": spec.mode.value}
+        self.base = self.filler.fill(self.suite.out, facts)
+        if self.legacy:
+            out = run = posixpath.normpath(self.base.removeprefix(f"{options.root}/"))
+        else:
+            out, run = folders(options, spec.model, spec.mode)
+            below = options.root if self.suite.out.startswith("{root}") else "."
+            self.base = run if run.startswith("/") else f"{below}/{run}"
+        values = self.filler.values
+        facts |= {
+            "model_pp": spec.model.replace("PP-", "pp", 1),
+            "model_folders": str(len([name for name in values["infer_model"].split("/") if name not in ("", ".")])),
+            "model_below": values["infer_model"].replace("../", "", 1),
+            "config_name": re.sub(r".*configs/\S*/(\S*)\.yaml.*", r"\1", values["export_norm"], count=1),
+            "config_rest": re.sub(r".*configs/.*/(.*).yaml", r"\1", values["export_norm"], count=1),
+            "legacy": str(self.legacy),
+            "base": self.base,
+            **{role: spec.by_mode.get(role, "") for role in ("epoch", "batch", "config")},
+        }
+        for name, choices in self.suite.vars.items():
+            facts[name] = self.filler.choose(choices, facts)
+        self.facts: Facts = facts
         # What the original's shell has exported at this point.
         self.exported: str | None = None
         head = Plan(
@@ -314,37 +332,6 @@ class Expansion(PlanDraft):
         )
         place, line = spec.slots["model_name"], spec.suite.result_line
         super().__init__(head, place, options, legacy=spec.legacy, python=spec.python, result_line=line)
-
-    def _place(self) -> tuple[str, str, str]:
-        spec, options = self.spec, self.options
-        facts = {"root": options.root, "model": spec.model, "mode": spec.mode.value}
-        original = self.filler.fill(self.suite.out, facts)
-        if self.legacy:
-            out = posixpath.normpath(original.removeprefix(f"{options.root}/"))
-            return original, out, out
-        out, run = folders(options, spec.model, spec.mode)
-        below = options.root if self.suite.out.startswith("{root}") else "."
-        return run if run.startswith("/") else f"{below}/{run}", out, run
-
-    def _facts(self) -> Facts:
-        spec = self.spec
-        values = self.filler.values
-        facts = {
-            "model_pp": spec.model.replace("PP-", "pp", 1),
-            "model_folders": str(len([name for name in values["infer_model"].split("/") if name not in ("", ".")])),
-            "model_below": values["infer_model"].replace("../", "", 1),
-            "config_name": re.sub(r".*configs/\S*/(\S*)\.yaml.*", r"\1", values["export_norm"], count=1),
-            "config_rest": re.sub(r".*configs/.*/(.*).yaml", r"\1", values["export_norm"], count=1),
-            "root": self.options.root,
-            "model": spec.model,
-            "mode": spec.mode.value,
-            "legacy": str(self.legacy),
-            "base": self.base,
-            **{role: spec.by_mode.get(role, "") for role in ("epoch", "batch", "config")},
-        }
-        for name, choices in self.suite.vars.items():
-            facts[name] = self.filler.choose(choices, facts)
-        return facts
 
     def redirected(self, command: Command, log: str) -> tuple[Command, str]:
         """Return a command and its log: a blank in the name, after a list's last value say, ends it for the original's shell."""
@@ -397,27 +384,23 @@ class Expansion(PlanDraft):
             if kind is None:
                 self.tell("default", f"no inference on the device {value!r}: it is neither a CPU nor a GPU", axis.slot)
                 continue
-            self.infer_on(kind, value, source, seen)
-
-    def infer_on(self, kind: str, value: str, source: Source, seen: set[Words]) -> None:
-        """Add the inferences on one device."""
-        rule = self.suite.infer.cpu if kind == "cpu" else self.suite.infer.gpu
-        # Where no setting of the file can be passed on this device, the original's commands without them stay.
-        original, points = self.legacy, self.points(rule, source, legacy=self.legacy)
-        if not points and not self.legacy:
-            points = self.points(rule, source, legacy=True)
-            original = bool(points)
-        if not points:
-            axes = [self.spec.axes[role].slot for role in rule.axes]
-            settings = ", ".join(f"{slot.key}:{slot.value}" for slot in axes if slot.key not in NOTHING)
-            why = f"nothing is inferred on the {kind}: no combination of {settings} can be (quantized: {source.quant})"
-            self.tell("default", why, self.spec.axes["device"].slot)
-        for point in points:
-            facts = {**source.facts, **point, "device": value, "quant": source.quant, "folder": source.folder}
-            facts["legacy"] = str(original)
-            # Where inference writes results; several models have a folder each.
-            facts["results"] = self.base if self.legacy or not source.label else f"{self.base}/{slug(source.label)}"
-            self.add_inference(kind, rule, facts, source, seen)
+            rule = self.suite.infer.cpu if kind == "cpu" else self.suite.infer.gpu
+            # Where no setting of the file can be passed on this device, the original's commands without them stay.
+            original, points = self.legacy, self.points(rule, source, legacy=self.legacy)
+            if not points and not self.legacy:
+                points = self.points(rule, source, legacy=True)
+                original = bool(points)
+            if not points:
+                axes = [self.spec.axes[role].slot for role in rule.axes]
+                settings = ", ".join(f"{slot.key}:{slot.value}" for slot in axes if slot.key not in NOTHING)
+                why = f"nothing is inferred on the {kind}: no combination of {settings} can be (quantized: {source.quant})"
+                self.tell("default", why, self.spec.axes["device"].slot)
+            for point in points:
+                facts = {**source.facts, **point, "device": value, "quant": source.quant, "folder": source.folder}
+                facts["legacy"] = str(original)
+                # Where inference writes results; several models have a folder each.
+                facts["results"] = self.base if self.legacy or not source.label else f"{self.base}/{slug(source.label)}"
+                self.add_inference(kind, rule, facts, source, seen)
 
     def points(self, rule: InferRule, source: Source, *, legacy: bool) -> Sequence[Mapping[str, str]]:
         """Return the inference product of a device."""

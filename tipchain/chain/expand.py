@@ -42,20 +42,9 @@ class _Trainings(Expansion):
         # What the norm trainer left: (weights, id of its command).
         self.norm: tuple[str, str] | None = None
 
-    def train_all(self) -> None:
-        for leg in self.spec.legs:
-            if leg.at_once is not None:
-                self.exported = leg.at_once
-            self.inferred_on = None
-            for autocast, trainer in product(self.spec.autocasts, self.spec.trainers):
-                self.iteration(self.overwritten(leg), autocast, trainer)
-
-    def overwritten(self, leg: Leg) -> Leg:
-        if not self.legacy or not self.suite.devices.overwritten or self.inferred_on is None:
-            return leg
-        return leg._replace(use_gpu=flag(self.spec.slots["use_gpu"], self.inferred_on, legacy=True))
-
     def iteration(self, leg: Leg, autocast: str, trainer: TrainerSpec) -> None:
+        if self.legacy and self.suite.devices.overwritten and self.inferred_on is not None:
+            leg = leg._replace(use_gpu=flag(self.spec.slots["use_gpu"], self.inferred_on, legacy=True))
         run = self.begin(leg, autocast, trainer)
         before = self.suite.devices.before_training
         if before == "unset":
@@ -271,21 +260,20 @@ class _Trainings(Expansion):
             message = "names no model, no line names its folder, and nothing needs it: the training is judged by its exit code"
             self.tell("default", message, name)
             return ()
-        if not self.is_told(argv, run.save, "save"):
-            return (Artifact(what="checkpoint", files=("**/*.pdparams",)),)
         weights = run.facts["weights"]
-        if weights.endswith("/") or not followed:
+        if not self.is_told(argv, run.save, "save"):
+            files = ["**/*.pdparams"]
+        elif weights.endswith("/") or not followed:
             # Nothing needs the one file of that name; some programs have an ending of their own, as .pd.
-            endings = dict.fromkeys((".pdparams", *re.findall(r"\.[a-z]+$", weights)))
-            files = tuple(f"{glob.escape(run.save)}/**/*{ending}" for ending in endings)
-            return (Artifact(what="checkpoint", files=files),)
-        files = tuple(
-            one if one.endswith(".pdparams") else f"{one}{more}"
-            for one in self.candidates(weights)
-            for more in ("", ".pdparams", "/*.pdparams")
-        )
-        files = tuple(dict.fromkeys(files))
-        return (Artifact(what="checkpoint", files=files),)
+            endings = (".pdparams", *re.findall(r"\.[a-z]+$", weights))
+            files = [f"{glob.escape(run.save)}/**/*{ending}" for ending in endings]
+        else:
+            files = [
+                one if one.endswith(".pdparams") else f"{one}{more}"
+                for one in self.candidates(weights)
+                for more in ("", ".pdparams", "/*.pdparams")
+            ]
+        return (Artifact(what="checkpoint", files=tuple(dict.fromkeys(files))),)
 
 
 def _infer_given(plan: Expansion, index: int, model: InferModel) -> None:
@@ -362,7 +350,12 @@ def expand(spec: ChainSpec, params: str, options: Options | None = None) -> Plan
     plan = _Trainings(spec, params, options or Options())
     _align(plan)
     if spec.trains:
-        plan.train_all()
+        for leg in spec.legs:
+            if leg.at_once is not None:
+                plan.exported = leg.at_once
+            plan.inferred_on = None
+            for autocast, trainer in product(spec.autocasts, spec.trainers):
+                plan.iteration(leg, autocast, trainer)
     else:
         plan.exported = plan.options.gpu_id
         for index, model in enumerate(spec.models):

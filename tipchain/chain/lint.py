@@ -256,7 +256,11 @@ def lint_file(
         text = read_text(path)
     except ParamsError as error:
         return Linted(file=str(path), readable=False, found=(Found(finding=refusal(error, "unreadable")),))
-    file, refused = _parsed(text, str(path))
+    errors: list[ParamsError] = []
+    file = parse_params(text, str(path), errors.append)
+    refused = [refusal(error, "text") for error in errors[:MAX_REFUSED]]
+    if more := len(errors) - len(refused):
+        refused.append(LintFinding("text", "error", file.path, 0, "", f"{more} more lines that cannot be read"))
     if "\r\n" in text:
         refused.append(_remark(file, "lines end with CR LF; the original takes the CR for part of each value"))
     root = checkout(path)
@@ -332,15 +336,6 @@ def _lint_kind(
             per_mode[request.mode] = [refusal(error, "value")]
     lines = explain(own, slots, planned, (), kind.name) if explained else ()
     return linted._replace(found=_sorted((*refused, *found), per_mode), lines=lines)
-
-
-def _parsed(text: str, path: str) -> tuple[ParamFile, list[LintFinding]]:
-    errors: list[ParamsError] = []
-    file = parse_params(text, path, errors.append)
-    found = [refusal(error, "text") for error in errors[:MAX_REFUSED]]
-    if more := len(errors) - len(found):
-        found.append(LintFinding("text", "error", path, 0, "", f"{more} more lines that cannot be read"))
-    return file, found
 
 
 def _reason(file: ParamFile, suite: Suite, root: Path | None) -> str:

@@ -311,23 +311,20 @@ class _Child:
                     self.drain()
                     self.before = self.tail  # Paddle answers with a report of the signal, longer than any tail
                 self.signal(number)
-                self.await_end(time.monotonic() + grace, asked + step)
+                # Nothing is left, the time is over, or one more stop came.
+                deadline, pause, leaderless = time.monotonic() + grace, 0.005, False
+                while time.monotonic() < deadline and not (self.ended() and not self.members()):
+                    if self.stop.times > asked + step:
+                        break
+                    if self.ended() and not leaderless:
+                        # The program itself has had its time; what it left behind has nothing to save.
+                        leaderless, deadline = True, min(deadline, time.monotonic() + STRAGGLER_S)
+                    self.drain()
+                    time.sleep(pause)
+                    pause = min(pause * 2, 0.1)
             except KeyboardInterrupt:
                 interrupted = True
         return interrupted
-
-    def await_end(self, deadline: float, asked: int) -> None:
-        """Wait until nothing is left, the deadline is over, or more than ``asked`` stops came; copy output on."""
-        pause, leaderless = 0.005, False
-        while time.monotonic() < deadline and not (self.ended() and not self.members()):
-            if self.stop.times > asked:
-                return
-            if self.ended() and not leaderless:
-                # The program itself has had its time; what it left behind has nothing to save.
-                leaderless, deadline = True, min(deadline, time.monotonic() + STRAGGLER_S)
-            self.drain()
-            time.sleep(pause)
-            pause = min(pause * 2, 0.1)
 
     def signal(self, number: signal.Signals) -> None:
         if not self.ended():

@@ -156,16 +156,6 @@ def _document(path: Path) -> tuple[LinedYaml, dict[str, Json]]:
     return document, data
 
 
-def _changed(path: Path, versions: Sequence[int]) -> tuple[LinedYaml, dict[str, Json]]:
-    document, data = _document(path)
-    for index in versions:
-        data = _merge(data, data["versions"][index]["changes"])
-        place = ("versions", str(index), "changes")
-        own = {key[len(place) :]: line for key, line in document.lines.items() if key[: len(place)] == place}
-        document = document._replace(lines={**document.lines, **own})
-    return document, data
-
-
 def parse_layout(text: str) -> tuple[SlotRule, ...]:
     """Return the rules of a layout: words ``role[:key|key]``, ``?role`` optional, ``=section[@role]``, ``##``.
 
@@ -208,7 +198,12 @@ class _Profile:
     """One profile file on its way to a Suite: keys are read by the types of its fields, then names are looked up."""
 
     def __init__(self, path: Path, versions: Sequence[int]) -> None:
-        document, data = _changed(path, versions)
+        document, data = _document(path)
+        for index in versions:
+            data = _merge(data, data["versions"][index]["changes"])
+            place = ("versions", str(index), "changes")
+            own = {key[len(place) :]: line for key, line in document.lines.items() if key[: len(place)] == place}
+            document = document._replace(lines={**document.lines, **own})
         self.applied, self.path, self.document = versions, path, document
         self.reader = self.below((), data)
         # Roles, templates and conditions, which can be checked only when all is read, each with its place.

@@ -144,19 +144,18 @@ class Journal:
             earlier = self._passed.get(command.id)
         if earlier is None:
             return None
-        if not self._holds(earlier, command, place):
-            with self._lock:
-                self._passed.pop(command.id, None)
-            return None
-        return earlier.result._replace(reused=True)
-
-    def _holds(self, earlier: _Pass, command: Command, place: Place) -> bool:
         # What the plan asks for now may be more than what was asked for then; what is new may be the command's own output.
-        return (
+        if not (
             earlier.entry.key == self._call(command, place)[0]
             and earlier.entry.holds(place.root, place.root, self._look)
             and earlier.result.command.leaves == command.leaves
-        )
+        ):
+            with self._lock:
+                self._passed.pop(command.id, None)
+            return None
+        # The plan may name or place the command otherwise by now.
+        own = command._replace(argv=earlier.result.command.argv, env=earlier.result.command.env)
+        return earlier.result._replace(command=own, reused=True)
 
     def _call(self, command: Command, place: Place) -> tuple[str, set[str]]:
         """Return the key of a command, planned and not yet settled, and the texts that may be paths."""
@@ -299,10 +298,6 @@ class Schedule:
             return _not_run(command, f"{need} was not run" if skipped else f"{need} failed")
         return None
 
-    def must_repeat(self, command: Command) -> bool:
-        """Return whether a need of ``command`` was run anew, so that its own earlier result is out of date."""
-        return not all(need in self.results and self.results[need].reused for need in command.needs)
-
     def stuck(self) -> Iterator[Result]:
         """Yield an ERROR for the head of every leg that waits for a command which cannot come before it."""
         for leg in list(self.legs.values()):
@@ -318,12 +313,6 @@ def _leg(command: Command) -> str:
 
 def _not_run(command: Command, reason: str, outcome: Outcome = Outcome.SKIP) -> Result:
     return Result(command=command, outcome=outcome, reason=f"not run: {reason}")
-
-
-def as_reused(result: Result, command: Command) -> Result:
-    """Return the earlier PASS of ``command``, which the plan may name or place otherwise by now."""
-    own = command._replace(argv=result.command.argv, env=result.command.env)
-    return result._replace(command=own, reused=True)
 
 
 def unaccounted(planned: Sequence[Command], results: Mapping[str, Result]) -> tuple[Result, ...]:
@@ -434,10 +423,11 @@ class _Runner:
         self.hear()
 
     def earlier(self, command: Command) -> Result | None:
-        if self.record is None or self.schedule.halt or self.schedule.must_repeat(command):
+        results = self.schedule.results
+        anew = not all(need in results and results[need].reused for need in command.needs)
+        if self.record is None or self.schedule.halt or anew:
             return None
-        result = self.record.finished(command, self.place)
-        return as_reused(result, command) if result else None
+        return self.record.finished(command, self.place)
 
     def start(self, pool: ThreadPoolExecutor, number: int, command: Command) -> bool:
         reason = self.leases.take(self.gpus.taken_by(command), command.id)
@@ -466,8 +456,7 @@ class _Runner:
         try:
             news = self.inbox.get(timeout=LOOK_S)
         except Empty:
-            self.observer.tick()
-            return
+            news = None
         if isinstance(news, BaseException):
             raise news
         if news is not None:

@@ -213,9 +213,11 @@ def legacy_slots(text: str, path: str, suite: Lines, *, whole: bool = False) -> 
         number, line = numbered[header] if header < len(numbered) else (0, "")
         slots["to_static"] = _legacy_slot("to_static", line, number, path, suite)
     slots |= _lacking(slots, suite, path)
-    if whole:
-        return slots
-    return {role: slot if role in suite.uncut else _cut(slot, suite) for role, slot in slots.items()}
+    for role, slot in slots.items():
+        if not whole and role not in suite.uncut:
+            value = slot.value if suite.rest else slot.value.partition(":")[0]
+            slots[role] = slot._replace(key=_echoed(slot.key), value=_echoed(value))
+    return slots
 
 
 def has_word(line: str, word: str) -> bool:
@@ -227,11 +229,6 @@ def _legacy_slot(role: str, line: str, number: int, path: str, suite: Lines) -> 
     key, colon, rest = line.partition(":")
     value = line if suite.rest and not colon else rest
     return Slot(role=role, key=key, value=value, file=path, line=number)
-
-
-def _cut(slot: Slot, suite: Lines) -> Slot:
-    value = slot.value if suite.rest else slot.value.partition(":")[0]
-    return slot._replace(key=_echoed(slot.key), value=_echoed(value))
 
 
 def _echoed(text: str) -> str:
