@@ -83,8 +83,12 @@ class Mending:
         return state
 
     def _may_try(self, edit: Rewrite) -> bool:
-        """Tell whether an edit is new, within the number of runs, and agreed to; keep the file as it was first."""
-        if self.runs == MOST or not self._is_new(edit) or not self.ask(self.diff(edit)):
+        """Tell whether an edit of the port's is new, within the number of runs, and agreed to; keep the file as it was first."""
+        key = edit.file, edit.after
+        new = self.runs != MOST and key not in self.tried and edit.after != edit.before
+        self.tried.add(key)
+        is_reference = any("torch" in packages_of(node) for node in ast.walk(ast.parse(edit.before)))
+        if not new or INSTALLED & set(edit.file.parts) or is_reference or not self.ask(self.diff(edit)):
             return False
         self.runs += 1
         file, original = edit.file, edit.file.with_name(f"{edit.file.name}.orig")
@@ -106,14 +110,6 @@ class Mending:
             known = cause.place, cause.reference_place
             places = [None if one is None else replace(one, file=str(self.root / one.file)) for one in known]
             yield from of_cause(replace(cause, place=places[0], reference_place=places[1]), as_paddle)
-
-    def _is_new(self, edit: Rewrite) -> bool:
-        """Tell whether an edit changes a file of the port's to what was not tried yet."""
-        key = edit.file, edit.after
-        new = key not in self.tried and edit.after != edit.before
-        self.tried.add(key)
-        is_reference = any("torch" in packages_of(node) for node in ast.walk(ast.parse(edit.before)))
-        return new and not INSTALLED & set(edit.file.parts) and not is_reference
 
     def diff(self, edit: Rewrite) -> str:
         """Return an edit as a unified diff."""
