@@ -235,18 +235,16 @@ class Reference(StoredBundle):
             InputError: it lacks one that was asked for, or has none.
         """
         found = tuple(stage for stage in stages if stage in self.manifest.stages)
-        if asked or not found:
-            # Refuse a bundle that lacks a stage.
-            missing = [stage for stage in stages if stage not in self.manifest.stages]
-            if missing:
-                raise InputError(
-                    "lacks a stage",
-                    file=self.folder,
-                    key="stages",
-                    found=", ".join(self.manifest.stages),
-                    expected=", ".join(missing),
-                    hint="tipchain bundle make CASE --only …",
-                )
+        missing = [stage for stage in stages if stage not in found]
+        if missing and (asked or not found):
+            raise InputError(
+                "lacks a stage",
+                file=self.folder,
+                key="stages",
+                found=", ".join(self.manifest.stages),
+                expected=", ".join(missing),
+                hint="tipchain bundle make CASE --only …",
+            )
         return found
 
     def notes(self, possible: Sequence[str]) -> tuple[str, ...]:

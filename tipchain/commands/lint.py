@@ -58,10 +58,6 @@ def summary_line(files: Sequence[Linted], *, strict: bool = False, verbose: bool
     return f"{text} in {many(len(files), 'file')}{tail}"
 
 
-def _place(one: Linted, found: Found) -> str:
-    return f"{one.file}:{found.finding.line}" if found.finding.line else one.file
-
-
 def _said(one: Linted, found: Found) -> str:
     """Return a finding in the reader's language."""
     finding, modes = found.finding, set(found.modes)
@@ -79,7 +75,8 @@ def _said(one: Linted, found: Found) -> str:
 
 def _finding_rows(one: Linted, found: Found, color: bool, width: int) -> list[str]:
     finding = found.finding
-    place, word = clean(_place(one, found)), say(f"{finding.severity}: ")
+    place = clean(f"{one.file}:{finding.line}" if finding.line else one.file)
+    word = say(f"{finding.severity}: ")
     first, *rest = in_rows(f"{place}: {word}{clean(_said(one, found))} [{finding.code}]", width, rest=INDENT)
     painted = paint(word.rstrip(), COLORS[finding.severity], color)
     return [first.replace(f"{place}: {word.rstrip()}", f"{place}: {painted}", 1), *rest]

@@ -56,7 +56,12 @@ def _command_rows(command: Command, plan: Plan, depth: int, above: Sequence[str]
     first = f"{body}$ "
     rest = f"{body}    "
     row, blank = first, ""
-    chunks = _chunks([clean(word) for word in words])
+    chunks: list[str] = []
+    for word in map(clean, words):  # an option together with its value where that is a word of its own
+        if chunks and re.fullmatch(r"-[^= ]*", chunks[-1]) and not word.startswith("-"):
+            chunks[-1] += f" {word}"
+        else:
+            chunks.append(word)
     for index, chunk in enumerate(chunks):
         tail = 0 if index == len(chunks) - 1 else 2
         if blank and len(row) + 1 + len(chunk) + tail > width:
@@ -79,17 +84,6 @@ def _command_rows(command: Command, plan: Plan, depth: int, above: Sequence[str]
 
 def _below(path: str, run: str) -> str:
     return clean(path).rpartition(f"{run}/")[2]
-
-
-def _chunks(words: Sequence[str]) -> list[str]:
-    """Return words, an option together with its value where that is a word of its own."""
-    chunks: list[str] = []
-    for word in words:
-        if chunks and re.fullmatch(r"-[^= ]*", chunks[-1]) and not word.startswith("-"):
-            chunks[-1] += f" {word}"
-        else:
-            chunks.append(word)
-    return chunks
 
 
 # ``tipchain plan``: the commands of a parameter file, in order, without running anything.

@@ -106,12 +106,10 @@ def _table(converted: Mapping[str, ConvertedModule], out: Path, report: RunRepor
         for file, one in modules.items()
     ]
     lines = [f"{file}:{number}: {text}" for file, one in modules.items() for number, text in one.left_open]
-    cause = report.cause
+    cause, rest = report.cause, list[str]()
     if cause is not None and cause.place is not None and cause.fix:
         edit = f"edit of the first difference: {cause.place.file}:{cause.place.line}: {cause.fix}"
         rest = [fold(say(edit), terminal_width())]
-    else:
-        rest = []
     return [*table(rows), *rest, *([say("left open by paconvert:"), *lines] if lines else []), ""]
 
 

@@ -197,8 +197,20 @@ class Coordinator:
         return not self.interrupted and not self.problem and any(self._queues.values())
 
     def _step(self) -> None:
-        """Start ready items, then wait for something to end."""
-        self._start_some()
+        """Start ready items in the plan's order, then wait for something to end.
+
+        An item that has to wait keeps back its own queue alone.
+        """
+        self._waits.clear()
+        while self._goes_on:
+            heads = [(queue[0][0], kind) for kind, queue in self._queues.items() if queue and kind not in self._waits]
+            if not heads:
+                break
+            kind = min(heads)[1]
+            if reason := self._start(self._queues[kind][0][1]):
+                self._waits[kind] = reason
+            elif self._goes_on:
+                self._queues[kind].popleft()
         if self._works or any(self._queues.values()):
             for ended in self.executor.wait(LOOK_S):
                 self._take(ended)
@@ -206,19 +218,6 @@ class Coordinator:
                 self._halt(self.executor.trouble)
         self._tell()
         self.view.tick(self.state)
-
-    def _start_some(self) -> None:
-        """Start items in the plan's order; one that has to wait keeps back its own queue alone."""
-        self._waits.clear()
-        while self._goes_on:
-            heads = [(queue[0][0], kind) for kind, queue in self._queues.items() if queue and kind not in self._waits]
-            if not heads:
-                return
-            kind = min(heads)[1]
-            if reason := self._start(self._queues[kind][0][1]):
-                self._waits[kind] = reason
-            elif self._goes_on:
-                self._queues[kind].popleft()
 
     def _start(self, item: Item) -> str:
         """Start an item, or settle it; return its reason to wait."""

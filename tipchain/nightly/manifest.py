@@ -244,7 +244,16 @@ def load_manifest(path: Path) -> NightManifest:
     common = reader.mapping("defaults", optional=True)
     defaults = _common(common, Common())
     common.done()
-    data = _data(reader, root)
+    folders, data = reader.mapping("data", optional=True), dict[str, DataFolder]()
+    for key in folders.data:
+        folder = folders.mapping(key)
+        place = root / Path(folder.read("path", str)).expanduser()
+        holds = texts(folder, "holds", "globs below the folder, such as train/*/", ("*",))
+        for pattern in holds:
+            if PurePosixPath(pattern).is_absolute() or ".." in PurePosixPath(pattern).parts:
+                raise folder.error("holds", "leads out of the folder", found=pattern, expected="a glob below it")
+        data[key] = DataFolder(name=key, path=place, holds=holds)
+        folder.done()
     entries = [
         _entry(one, kind, defaults, data)
         for key, kind in SECTIONS.items()
@@ -270,21 +279,6 @@ def _common(one: Reader, defaults: Common) -> Common:
         resources=dict(sorted({**defaults.resources, **resources(one)}.items())),
         env={**defaults.env, **env(one)},
     )
-
-
-def _data(reader: Reader, root: Path) -> dict[str, DataFolder]:
-    folders = reader.mapping("data", optional=True)
-    found: dict[str, DataFolder] = {}
-    for name in folders.data:
-        one = folders.mapping(name)
-        path = root / Path(one.read("path", str)).expanduser()
-        holds = texts(one, "holds", "globs below the folder, such as train/*/", ("*",))
-        for pattern in holds:
-            if PurePosixPath(pattern).is_absolute() or ".." in PurePosixPath(pattern).parts:
-                raise one.error("holds", "leads out of the folder", found=pattern, expected="a glob below it")
-        found[name] = DataFolder(name=name, path=path, holds=holds)
-        one.done()
-    return found
 
 
 def _needed(one: Reader, modes: Sequence[Mode], data: Mapping[str, DataFolder]) -> dict[str, str]:

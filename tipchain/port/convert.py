@@ -94,7 +94,10 @@ def _convert(path: str, source: str) -> ConvertedModule:
     left_open = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.lstrip().startswith(OPEN)]
     written = "\n".join(line.replace(OPEN, "", 1) for line in text.splitlines()) + "\n"
     try:
-        written = _named(path, written)
+        # Paddle's names for those of torch that paconvert left in it.
+        port = PortFile(file=Path(path), text=written, tree=ast.parse(written))
+        edit = named(port) if find_spec("paddle") is not None else None
+        written = edit.after if edit is not None else written
     except SyntaxError as error:
         left_open.append((error.lineno or 1, error.text or ""))
     lines = written.splitlines()
@@ -106,13 +109,6 @@ def _convert(path: str, source: str) -> ConvertedModule:
         converted=converted,
         left_open=tuple(one for one in still if one[1] == "".join(lines[one[0] - 1 : one[0]]).strip()),
     )
-
-
-def _named(path: str, text: str) -> str:
-    """Return a module with Paddle's names for those of torch that paconvert left in it."""
-    source = PortFile(file=Path(path), text=text, tree=ast.parse(text))
-    edit = named(source) if find_spec("paddle") is not None else None
-    return edit.after if edit is not None else text
 
 
 @cache  # every cause asks for the reference's files anew, and none of them changes

@@ -70,7 +70,12 @@ class Mending:
         """Apply edits of a state until none is left that gives a better one; return the last."""
         for edit in edits(state):
             if self._may_try(edit):
-                after = self._tried(edit, run)
+                _write(edit.file, edit.after)
+                try:
+                    after = run()
+                except BaseException:
+                    _write(edit.file, edit.before)
+                    raise
                 if better(state, after, edit):
                     self.kept.append(edit)
                     return self._improved(after, edits, run, better)
@@ -78,20 +83,22 @@ class Mending:
         return state
 
     def _may_try(self, edit: Rewrite) -> bool:
-        """Tell whether an edit is new, within the number of runs, and agreed to; keep the file as it was first."""
-        if self.runs == MOST or not self._is_new(edit) or not self.ask(self.diff(edit)):
+        """Tell whether an edit of the port's is new, within the number of runs, and agreed to; keep the file as it was first."""
+        key = edit.file, edit.after
+        new = self.runs != MOST and key not in self.tried and edit.after != edit.before
+        self.tried.add(key)
+        is_reference = any("torch" in packages_of(node) for node in ast.walk(ast.parse(edit.before)))
+        if not new or INSTALLED & set(edit.file.parts) or is_reference or not self.ask(self.diff(edit)):
             return False
         self.runs += 1
-        self._keep_original(edit.file)
+        file, original = edit.file, edit.file.with_name(f"{edit.file.name}.orig")
+        kept = original.exists()
+        changed = not kept and git(file.parent, "status", "--porcelain", "--untracked-files=no", "--", file.name)
+        if changed and not self.force:
+            raise UsageError(f"{file} has changes that are not committed\n  expected: commit them first, or --force")
+        if not kept:
+            atomic_write(original, file.read_bytes())
         return True
-
-    def _tried(self, edit: Rewrite, run: Callable[[], T]) -> T:
-        _write(edit.file, edit.after)
-        try:
-            return run()
-        except BaseException:
-            _write(edit.file, edit.before)
-            raise
 
     def _edits(self, report: RunReport) -> Iterator[Rewrite]:
         if report.exit_code != ExitCode.FAILED:
@@ -103,24 +110,6 @@ class Mending:
             known = cause.place, cause.reference_place
             places = [None if one is None else replace(one, file=str(self.root / one.file)) for one in known]
             yield from of_cause(replace(cause, place=places[0], reference_place=places[1]), as_paddle)
-
-    def _is_new(self, edit: Rewrite) -> bool:
-        """Tell whether an edit changes a file of the port's to what was not tried yet."""
-        key = edit.file, edit.after
-        new = key not in self.tried and edit.after != edit.before
-        self.tried.add(key)
-        is_reference = any("torch" in packages_of(node) for node in ast.walk(ast.parse(edit.before)))
-        return new and not INSTALLED & set(edit.file.parts) and not is_reference
-
-    def _keep_original(self, file: Path) -> None:
-        """Keep the file as it was first, beside it."""
-        original = file.with_name(f"{file.name}.orig")
-        if original.exists():
-            return
-        changed = git(file.parent, "status", "--porcelain", "--untracked-files=no", "--", file.name)
-        if changed and not self.force:
-            raise UsageError(f"{file} has changes that are not committed\n  expected: commit them first, or --force")
-        atomic_write(original, file.read_bytes())
 
     def diff(self, edit: Rewrite) -> str:
         """Return an edit as a unified diff."""
@@ -156,20 +145,16 @@ def mends(before: RunReport, after: RunReport, edit: Rewrite) -> bool:
 
 def _goes_on(error: str, left: str, edit: Rewrite) -> bool:
     """Tell whether something else is raised than before, and not because of what was written."""
-    return _event(error) != _event(left) and not _is_of(left, error, edit) and "name 'paddle' is not" not in left
+    was, now = _event(error), _event(left)
+    before, after = (set(re.findall(r"\w+", text)) for text in (edit.before, edit.after))
+    of_edit = was[:2] == now[:2] and (after - before) & set(re.findall(r"\w+", " ".join(now[3:])))
+    return was != now and not of_edit and "name 'paddle' is not" not in left
 
 
 def _event(reason: str) -> tuple[str, ...]:
     """Return what raised: its file, line, class and message."""
     found = RAISED.search(reason)
     return found.groups() if found is not None else ()
-
-
-def _is_of(left: str, error: str, edit: Rewrite) -> bool:
-    """Tell whether the same line raises because of what was written."""
-    place, message = _event(left)[:2], _event(left)[3:]
-    before, after = (set(re.findall(r"\w+", text)) for text in (edit.before, edit.after))
-    return place == _event(error)[:2] and bool((after - before) & set(re.findall(r"\w+", " ".join(message))))
 
 
 def _said(message: str) -> str:

@@ -312,7 +312,9 @@ class Sources:
                 read = {one.id for one in ast.walk(statement) if isinstance(one, ast.Name)} & set(module.bound)
                 imported = {name for name in read if name not in needed and self.foreign(module, name) is not None}
                 registers = self._fills(module, statement)
-                if (registers or (read - imported and read - imported <= needed)) and not _is_of_module(statement):
+                # Not what is of its module's name: a program's start, or an entry of all the module's names in a table.
+                of_module = any(isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(statement))
+                if (registers or (read - imported and read - imported <= needed)) and not of_module:
                     module.needed.add(number)
                     self.pending.append((module, statement))
                     more = True
@@ -513,11 +515,6 @@ def _is_text(statement: ast.stmt) -> bool:
 
 def _is_future(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
-
-
-def _is_of_module(statement: ast.stmt) -> bool:
-    """Tell whether a statement is of its module's name: a program's start, or an entry of all the module's names in a table."""
-    return any(isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(statement))
 
 
 def folder_of(module: str, root: Path) -> Path:

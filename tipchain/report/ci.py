@@ -13,7 +13,6 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from tipchain.chain.params import parse_params, read_text
-from tipchain.chain.plan import Command
 from tipchain.core.language import many, say
 from tipchain.errors import BAD, ExitCode, Outcome, TipchainError, tally
 from tipchain.explain.findings import Diagnosis
@@ -104,19 +103,12 @@ def annotate_run(report: RunReport, root: Path, environ: Mapping[str, str] = os.
         command = commands.get(name)
         words = (root / word for word in command.argv if not word.startswith("/")) if command else ()
         source = next((one for one in (root / report.title, *words) if one.is_file()), root / report.title)
-        where = _place_in_file(source, command, environ)
+        where = {"file": place_in_checkout(source, environ)} if source.is_file() else {}
+        if line := _line_of_program(source, command.argv) if where and command else 0:
+            where["line"] = str(line)
         properties = {**where, "title": f"{report.title}: {name}"}
         lines.append(workflow_command("error", reason or "no reason was given", properties))
     return lines
-
-
-def _place_in_file(path: Path, command: Command | None, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the parameter file or case, with the line that names the program which failed, as far as they are there."""
-    if not path.is_file():
-        return {}
-    where = {"file": place_in_checkout(path, environ)}
-    line = _line_of_program(path, command.argv) if command else 0
-    return {**where, "line": str(line)} if line else where
 
 
 def _line_of_program(path: Path, argv: tuple[str, ...]) -> int:

@@ -81,7 +81,8 @@ def diagnose_run(verdicts: Sequence[Verdict], document: JsonObject, root: Path) 
             if (stage == PREFLIGHT and built & {*one.layers}) or reaches(one, stage)
         ]
         own = [number for number in reaching if CASE_STAGES.get(live[number].stage, live[number].stage) == stage]
-        first = min(own or reaching, key=lambda number: _nearness(causes[number], stage), default=None)
+        ranked = [(_is_far(causes[number], stage), _number(causes[number].stage), number) for number in own or reaching]
+        first = min(ranked)[2] if ranked else None
         if first is None:
             left.append(stage)
         else:
@@ -190,11 +191,6 @@ def _stage_of_case(cause: Diagnosis, failed: Iterable[str]) -> str:
         return stage
     reached = [one for one in STAGES if one in failed and reaches(cause, one)]
     return min(reached, key=lambda one: _is_far(cause, one), default=stage)
-
-
-def _nearness(cause: Diagnosis, stage: str) -> tuple[bool, int]:
-    """Return the key that orders the causes of a stage, the likeliest first."""
-    return _is_far(cause, stage), _number(cause.stage)
 
 
 def _is_far(cause: Diagnosis, stage: str) -> bool:
@@ -333,11 +329,16 @@ LEFT_OUT = ("chain", "where", "models", "call", "page", "diagnoses", "undiagnose
 
 def report_json(report: RunReport, exit_code: int | None = None) -> dict[str, object]:
     """Return ``report`` as JSON values; the exit code is there for readers, it is computed anew on loading."""
+    verdicts: Json = []
+    if report.verdicts:  # a chain's report needs no numpy
+        from tipchain.numbers.verdicts import render_verdicts
+
+        verdicts = render_verdicts(report.verdicts)
     whole: dict[str, Json] = {
         "format": FORMAT,
         **as_json(replace(report, results=(), verdicts=())),
         "results": [result_json(result) for result in report.results],
-        "verdicts": _verdicts_json(report.verdicts),
+        "verdicts": verdicts,
         "exit_code": int(report.exit_code if exit_code is None else exit_code),
     }
     del whole["stated"]
@@ -405,11 +406,3 @@ def parse_report(data: JsonObject) -> RunReport:
         verdicts = parse_as(tuple[_Verdict, ...], data["verdicts"], "verdicts", lenient=True)
     rest = parse_as(RunReport, {**data, "results": [], "verdicts": []}, lenient=True)
     return replace(rest, stated=stated, results=results, verdicts=verdicts)
-
-
-def _verdicts_json(verdicts: Sequence[Verdict]) -> list[dict[str, object]]:
-    if not verdicts:
-        return []  # a chain's report needs no numpy
-    from tipchain.numbers.verdicts import render_verdicts
-
-    return render_verdicts(verdicts)

@@ -177,7 +177,9 @@ def render_run(
     """
     word = report.word
     tone = {"PASS": "pass", "ACCEPTED": "pass", "FAIL": "fail"}.get(word, "unknown")
-    headline, told = _split(say(verdict or verdict_line(report)))
+    verdict = say(verdict or verdict_line(report))
+    found = re.match(r"the chain FAILED(?= at )|(?:`[^`]*`|[^`])*?(?=: |：)", verdict)  # noqa: RUF001
+    headline = found[0] if found else verdict
     day, _, time = report.started.partition("T")
     facts = {
         **report.models,
@@ -204,19 +206,12 @@ def render_run(
         tone=tone,
         word=word,
         headline=headline,
-        told=told,
+        told=verdict[len(headline) :].lstrip(": ："),  # noqa: RUF001
         facts=facts,
         causes=causes,
         first=first,
         sections=[*_sections(report, causes), *details, PageSection("origin", "Reproduce this run", seen_again)],
     )
-
-
-def _split(verdict: str) -> tuple[str, str]:
-    """Split a verdict into its headline and the rest."""
-    found = re.match(r"the chain FAILED(?= at )|(?:`[^`]*`|[^`])*?(?=: |：)", verdict)  # noqa: RUF001
-    headline = found[0] if found else verdict
-    return headline, verdict[len(headline) :].lstrip(": ：")  # noqa: RUF001
 
 
 def _sections(report: RunReport, causes: Sequence[Diagnosis]) -> Iterator[PageSection]:

@@ -181,7 +181,10 @@ def render_ending(report: RunReport, *, color: bool = False, width: int = WIDTH)
     foot = [say(f"{told} in {report.seconds:.1f} s, exit code {int(report.exit_code)}"), *_foot(report, width)]
     details = [*_causes(report, width), *_failed_command(report, width)]
     table = _table(_rows(report), color, width)
-    blocks = [[paint(head[0], COLORS[outcome], color), *head[1:], *details], table, [*_notes(report, width), *foot]]
+    notes = [row for note in report.notes[:NOTES] for row in in_rows(say(_flat(note)), width, _label("note"))]
+    left = len(report.notes[NOTES:])
+    notes += [f"{_label('note')}{say(f'{left} more with -v')}"] if left else []
+    blocks = [[paint(head[0], COLORS[outcome], color), *head[1:], *details], table, [*notes, *foot]]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
@@ -226,7 +229,11 @@ def _of_alignment(report: RunReport) -> tuple[Outcome, str]:
 
 def _claim(report: RunReport, stages: Collection[str], compared: Sequence[str]) -> str:
     """Return the claim of a run in which nothing failed: no more than it compared."""
-    closest = _closest(report.verdicts)
+    shares = [one for one in report.verdicts if one.outcome is Outcome.PASS and one.share is not None]
+    first = max(shares, key=lambda one: one.share or 0.0, default=None)
+    closest = ", every number equal" if first is not None else ""
+    if first is not None and first.share:
+        closest = f", tightest check: {stage_of(first)}, {percent(first.share)} of the tolerance"
     own = [name for name in compared if name in report.stages] or compared  # gradients are compared in any case
     told = f"{many(len(own), 'stage')}{closest}"
     accepted = dict.fromkeys(_flat(one.accepted) for one in report.verdicts if one.accepted)
@@ -285,17 +292,6 @@ def _noun(stage: str) -> str:
     return NOUNS.get(stage, stage)
 
 
-def _closest(verdicts: Sequence[Verdict]) -> str:
-    """Return how close the closest check that passed is to its tolerance; empty where none says so."""
-    shares = [one for one in verdicts if one.outcome is Outcome.PASS and one.share is not None]
-    if not shares:
-        return ""
-    first = max(shares, key=lambda one: one.share or 0.0)
-    if not first.share:
-        return ", every number equal"
-    return f", tightest check: {stage_of(first)}, {percent(first.share)} of the tolerance"
-
-
 def percent(share: float) -> str:
     """Return a share of the tolerance: never 0 % of a difference, nor 100 % of one that is just allowed, or just not."""
     if share >= 1:
@@ -330,7 +326,9 @@ def _of_first(cause: Diagnosis, width: int) -> list[str]:
             lines += _code(label, f"{place}: {place.code}".removesuffix(": "), width)
     others = len(cause.layers) - 1
     more = f", and in {many(others, 'more layer')}" if others else ""
-    lines += _fix(cause, more, width) if cause.fix else []
+    if cause.fix:
+        lines += _labelled("fix", f"{cause.bare_fix if cause.corrected else cause.fix}{more}", width)
+        lines += _code("", cause.corrected, width) if cause.corrected else []
     explains = cause.explained is not None and cause.is_known
     share = f"explains {cause.explained:.0%} of the difference; " if explains else ""
     lines += _labelled("why", f"{share}{cause.evidence}", width)
@@ -342,13 +340,6 @@ def _of_first(cause: Diagnosis, width: int) -> list[str]:
         checks = many(number, "failed check follows", "failed checks follow")
         lines += _labelled("then", f"{checks} from it, in {', '.join(f'`{one}`' for one in stages)}", width)
     return lines
-
-
-def _fix(cause: Diagnosis, more: str, width: int) -> list[str]:
-    """Return the fix, and the corrected line where that is known: ``at`` shows it as it is."""
-    if not cause.corrected:
-        return _labelled("fix", f"{cause.fix}{more}", width)
-    return [*_labelled("fix", f"{cause.bare_fix}{more}", width), *_code("", cause.corrected, width)]
 
 
 def _code(label: str, text: str, width: int) -> list[str]:
@@ -442,14 +433,10 @@ def _why(stage: str, bad: Sequence[Verdict], report: RunReport) -> str:
     subjects = {one.subject for one in bad}
     for cause in report.diagnoses:
         if subjects & set(cause.explains):
-            return f"{' because of' if cause.stage == stage else ', following from'} {_name_of(cause)}"
+            path = cause.port_path
+            name = f"the {_noun(path)}" if path in PIECES else f"`{clean(path)}`" if path else "the model's own code"
+            return f"{' because of' if cause.stage == stage else ', following from'} {name}"
     return f": {clean(bad[0].subject.partition('/')[2])}: {_flat(bad[0].reason)}"
-
-
-def _name_of(cause: Diagnosis) -> str:
-    if cause.port_path in PIECES:
-        return f"the {_noun(cause.port_path)}"
-    return f"`{clean(cause.port_path)}`" if cause.port_path else "the model's own code"
 
 
 def _command_row(result: Result) -> Row:
@@ -539,12 +526,6 @@ def next_command(report: RunReport) -> str:
         return again.replace(" align ", " locate ", 1)
     only = next((name for name in bad if name in STAGES), "")
     return f"{again} --only {only}" if only else again
-
-
-def _notes(report: RunReport, width: int) -> list[str]:
-    lines = [row for note in report.notes[:NOTES] for row in in_rows(say(_flat(note)), width, _label("note"))]
-    left = len(report.notes[NOTES:])
-    return [*lines, f"{_label('note')}{say(f'{left} more with -v')}"] if left else lines
 
 
 # Text.
