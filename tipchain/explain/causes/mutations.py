@@ -404,7 +404,9 @@ def _alternatives(op: Op, given: Given, pool: Pool) -> Iterator[object]:
     for function, several in pool.settings.items():
         for told, value in (pair for one in several for pair in one.items()):
             wanted = as_ports(value, present)
-            alike = kind_of_setting(wanted) == kind and (name in (told, f"{told}s") or op.name == function)
+            # Where torch tells no names, any of a call's settings may be it.
+            named = name in (told, f"{told}s") or (op.name == function and told.isdigit())
+            alike = kind_of_setting(wanted) == kind and named
             lengths = {len(one) for one in (wanted, present) if isinstance(one, list | tuple) and kind != "index"}
             if (alike or (name == "y" and kind_of_setting(wanted) == "number")) and len(lengths) < 2:
                 yield wanted
