@@ -43,7 +43,7 @@ SIZES = frozenset({"view", "reshape", "permute", "repeat", "expand", "flip", "ti
 
 
 def edits(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield the port with one edit that the reference's calls suggest where the two programs part."""
+    """Yield the port with each edit that the reference's calls suggest where the programs part."""
     yield from _written_before(piece, walk)
     for group in alike(walk.partings):
         yield from _missing_call(group, piece, walk)

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, combinations, permutations
+from itertools import chain, combinations, islice, permutations
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -126,7 +126,11 @@ def search(
     every = partial(mutations, trials.piece, walk, near, frozenset(within))
     found = _mending((mended(one) is not None for one in every()), LONGEST - trials.pace.searched)
     trials.pace.searched += os.times().children_user - before
-    good = [(number, one, mended(one)) for number, one in enumerate(every() if found else ()) if number in found]
+    good = [
+        (number, one, mended(one))
+        for number, one in enumerate(islice(every(), max(found, default=-1) + 1))
+        if number in found
+    ]
     ranked = sorted((_rank(one, trial, told), number, trial) for number, one, trial in good if trial is not None)
     if not ranked or ranked[0][0] >= (WEAKEST, True):
         return None
@@ -150,7 +154,7 @@ WEAKEST = 4
 
 
 def _rank(mutation: Mutation, trial: Trial, told: Frame) -> tuple[int, bool]:
-    """Return how likely an edit is what a person would do, and whether it is not where the programs part."""
+    """Return an edit's rank, the likeliest first, and whether it stands elsewhere than the parting."""
     one = trial.hypothesis
     elsewhere = one.lines.port is None or one.lines.port != told.source
     if one.code in ("function", "missing-call"):
@@ -207,7 +211,7 @@ class Pool(NamedTuple):
 
 
 def mutations(piece: Piece, walk: Walk, near: Op, within: frozenset[int] = frozenset()) -> Iterator[Mutation]:
-    """Yield the port with one thing changed at one of its statements, those first whose calls are the nearest to one.
+    """Yield the port with a single change of a statement, first of those whose calls are nearest to ``near``.
 
     Statements that read as the reference's come last. ``within`` are the numbers of the calls among which the fault is
     known to be; empty where it may be anywhere.
@@ -233,8 +237,12 @@ def mutations(piece: Piece, walk: Walk, near: Op, within: frozenset[int] = froze
                 )
                 yield from _operands(frame, ops, known, piece)
         yield from chain.from_iterable(_functions(calls, pool, piece) for calls in turns)
+    held = dict[float, list[tuple[int, int | str]]]()
+    for number, (at, _, value) in ((op.number, given) for op in walk.ops for given in _slots(op)):
+        if isinstance(value, float):
+            held.setdefault(value, []).append((number, at))
     for calls in (calls for several in lines for calls in _turns(several, walk)):
-        yield from chain(_solved(calls, piece, walk), _more(calls, pool, piece, walk), _later(calls, piece, walk))
+        yield from chain(_solved(calls, held, piece, walk), _more(calls, pool, piece, walk), _later(calls, piece, walk))
 
 
 def _pool(piece: Piece, walk: Walk) -> Pool:
@@ -259,7 +267,7 @@ def _applied(function: Function, numbers: Sequence[object], given: Mapping[str, 
 
 
 def _turns(several: Sequence[Op], walk: Walk) -> Iterator[Sequence[Op]]:
-    """Yield the calls of a function on one line, all together, then each of those that one run of the statement makes."""
+    """Yield the calls of a function on a line together, then by their turn in a run of the statement."""
     yield several
     turns, turn, before = dict[int, list[Op]](), 0, several[0].number
     for op in several:
@@ -329,12 +337,14 @@ Given = tuple[int | str, str, object]
 
 
 def _slots(op: Op) -> list[Given]:
-    """Return a call's settings, those that are left out, too."""
+    """Return a function's settings in a call, those that are left out, too; none of a layer."""
+    if op.name == LAYER:
+        return []
     parameters = list(op.parameters.values())
     if any(one.kind is one.VAR_POSITIONAL for one in parameters):
         parameters = []
     found: list[Given] = []
-    for number, one in enumerate(op.args if op.name != LAYER else ()):
+    for number, one in enumerate(op.args):
         name = parameters[number].name if number < len(parameters) else str(number)
         if op.name in ("getitem", "setitem") and number == 1:
             name = "item"
@@ -349,7 +359,7 @@ def _slots(op: Op) -> list[Given]:
     found += [
         (one.name, one.name, one.default) for one in left_out if one.default is not one.empty and is_plain(one.default)
     ]
-    return found if op.name != LAYER else []
+    return found
 
 
 def _with_settings(calls: Sequence[Op], changes: Sequence[tuple[Given, object]], piece: Piece) -> Hypothesis:
@@ -437,22 +447,18 @@ def _moved(item: object) -> Iterator[object]:
             yield from (slice(*ends, item.step) for ends in ((start, stop), (start, item.stop), (item.start, stop)))
 
 
-def _solved(calls: Sequence[Op], piece: Piece, walk: Walk) -> Iterator[Mutation]:
+def _solved(
+    calls: Sequence[Op], held: Mapping[float, Sequence[tuple[int, int | str]]], piece: Piece, walk: Walk
+) -> Iterator[Mutation]:
     """Yield calls with the number with which the piece makes what the reference's makes, as far as there is one.
 
-    Then all calls that are given the same number: it may be kept in one place.
+    Then all calls that are given the same number, of those that hold such: it may be kept in one place.
     """
     for given in _slots(calls[0]):
         slot, name, present = given
         if isinstance(present, bool) or not (isinstance(present, float) or (name == "y" and isinstance(present, int))):
             continue
-        every = [
-            (one.number, at)
-            for one in walk.ops
-            for at, _, held in _slots(one)
-            if isinstance(held, float) and held == present
-        ]
-        for places in ([(one.number, slot) for one in calls], every):
+        for places in ([(one.number, slot) for one in calls], held.get(present, ())):
             yield partial(_with_number, places, given, float(present), calls, piece, walk)
 
 

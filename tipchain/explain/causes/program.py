@@ -684,16 +684,9 @@ def with_arguments(values: Mapping[int | str, object]) -> Act:
     return act
 
 
-def called_as(
-    function: Callable[..., Nested], *, most: int | None = None, without: Sequence[str] = (), **more: object
-) -> Act:
-    """Return another function called with the same arguments, at most the first ``most``, and some changed."""
-
-    def act(_original: object, args: tuple[Nested, ...], kwargs: Options) -> Nested:
-        kept = {name: value for name, value in kwargs.items() if name not in without}
-        return function(*args[:most], **{**kept, **more})
-
-    return act
+def called_as(function: Callable[..., Nested], *, most: int | None = None) -> Act:
+    """Return another function called with the same arguments, at most the first ``most``."""
+    return lambda _original, args, kwargs: function(*args[:most], **kwargs)
 
 
 def constant(result: Nested) -> Act:
