@@ -81,11 +81,6 @@ FORWARD = {
     "a backward": """
         return self.out(Turned.apply(self.q(x)))
 """,
-    "in place": """
-        y = self.q(x)
-        total = y + self.k(x)
-        return self.out(total) + self.v(y)
-""",
     "twins": """
         x = self.a(self.q(x)) + self.k(x)
         return self.b(x)
@@ -167,7 +162,6 @@ WRONG = {
     ),
     "a table": ("paddle.linspace(0, 1, 8), persistable=False)", "paddle.arange(8) / 8, persistable=False)  # wrong"),
     "a backward": ("return -gradient", "return gradient * 0.5  # wrong"),
-    "in place": ("total = y + self.k(x)", "total = y\n        total.add_(self.k(x))  # wrong"),
     "twins": ("return self.b(x)", "return self.a(x)  # wrong"),
     "parts of a tensor": (
         "pairs = self.q(x).reshape([len(x), -1, 4, 2]).exp()",

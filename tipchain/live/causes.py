@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from tipchain.core.language import many
 from tipchain.core.progress import Pace
@@ -107,6 +108,27 @@ def explain_layers(
     for fault in verdicts:
         if fault.at_fault:
             faults.setdefault(fault.port_path, fault)
+    wrong = [one.port_path for one in verdicts if one.at_fault and one.direction == "forward"]
+
+    def search(path: str, verdict: LayerVerdict, like: Sequence[Diagnosis]) -> list[Diagnosis]:
+        shown, within = located.shown(verdict), [one for one in wrong if below(one, path) is not None]
+        # Code that is wrong at several places has layers at fault inside; else that is not known.
+        several = path in located.again or (located.later and len(within) > 1)
+        told = diagnose(
+            shown,
+            verdict,
+            asked.sides,
+            store,
+            models=asked.models,
+            seed=asked.seed,
+            findings=serious,
+            like=like,
+            pace=pace,
+            inside={*within} - {path} if several else None,
+        )
+        stage = "preflight" if verdict.direction == "construction" else verdict.direction
+        return [replace(one, stage=stage, reference_path=_counterpart(one.port_path, verdict, shown)) for one in told]
+
     ways = group_by([one for one in serious if one.code in BUILT], lambda one: one.port_path)
     built = {path: tuple((one.name, one.reference, one.port) for one in ones) for path, ones in ways.items()}
     found: list[Diagnosis] = []
@@ -124,27 +146,9 @@ def explain_layers(
         like = by_type.setdefault((verdict.reference_type, verdict.port_type), [])
         if searched == SEARCHED and group is None and not like:
             continue
-        shown = located.shown(verdict)
-        wrong = [one.port_path for one in verdicts if one.at_fault and one.direction == "forward"]
-        within = [one for one in wrong if below(one, path) is not None]
-        # Code that is wrong at several places has layers at fault inside; else that is not known.
-        several = path in located.again or (located.later and len(within) > 1)
-        told = diagnose(
-            shown,
-            verdict,
-            asked.sides,
-            store,
-            models=asked.models,
-            seed=asked.seed,
-            findings=serious,
-            like=like,
-            pace=pace,
-            inside={*within} - {path} if several else None,
-        )
+        told = search(path, verdict, like)
         searched += group is None or not told[0].evidence.startswith(CONSTRUCTED)
-        stage = "preflight" if verdict.direction == "construction" else verdict.direction
-        for one in told:
-            cause = replace(one, stage=stage, reference_path=_counterpart(one.port_path, verdict, shown))
+        for cause in told:
             if cause.is_known:
                 places.setdefault(path, cause.port_path)
             known = [other for other in found if other.is_known and cause.is_known]
@@ -157,8 +161,33 @@ def explain_layers(
                 like.append(cause)
             if group is not None and cause.evidence.startswith(CONSTRUCTED):
                 settled[group] = cause
+    for path, verdict in faults.items():
+        _tell_again(
+            found, path, by_type.get((verdict.reference_type, verdict.port_type), ()), partial(search, path, verdict)
+        )
     lines = {(one.code, one.name, one.port_path) for one in found if one.place}
     return [one for one in found if one.place or (one.code, one.name, one.port_path) not in lines], places
+
+
+def _tell_again(
+    found: list[Diagnosis],
+    path: str,
+    like: Sequence[Diagnosis],
+    search: Callable[[Sequence[Diagnosis]], Sequence[Diagnosis]],
+) -> None:
+    """Join a layer whose fault was only shown with a later one of its type, if what mends that one mends it, too."""
+    edits = [one for one in like if one.code not in DESCRIBING]
+    shown = next((one for one in found if one.code in DESCRIBING and one.layers == (path,)), None)
+    if shown is None or not edits:
+        return
+    cause = search(edits)[0]
+    same = next((one for one in found if one.code not in DESCRIBING and _alike(one) == _alike(cause)), None)
+    if same is not None:
+        more = _joined(found, same, path)
+        number = min(found.index(shown), found.index(more))
+        found.remove(shown)
+        found.remove(more)
+        found.insert(number, more)
 
 
 def placed(

@@ -115,3 +115,11 @@ def test_single_elements_that_float32_puts_on_the_other_side_are_no_coarse_arith
     for port, expected in ((crossed, Closeness.ROUNDING), (coarse, Closeness.LOWER_PRECISION)):
         found = measure("it", truth, rounded, port, 1e-15)
         assert classify([found])[0] is expected
+
+
+@pytest.mark.parametrize(("far", "expected"), [(3.0, Closeness.ROUNDING), (5.0, Closeness.DIFFERS)])
+def test_float64_may_be_as_far_off_as_the_references_own_float32_where_a_kernel_knows_no_other(far, expected):
+    """A gradient whose terms cancel, behind an image that Paddle resizes with ratios in float32."""
+    truth = np.random.default_rng(0).standard_normal((16, 8))
+    both = [(truth * (1 + off)).astype(np.float32) for off in (1e-6, -1e-6)]
+    assert classify([measure("it", truth, *both, far * 1e-6)])[0] is expected

@@ -13,7 +13,7 @@ from tipchain.explain.causes.array_index import arranged, varies
 from tipchain.explain.causes.lines import Frame, innermost, likeness, only_return
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, LAYOUT, Op, Program, has_own_backward, is_plain, numpy_of
-from tipchain.explain.causes.walk import Walk
+from tipchain.explain.causes.walk import Parting, Walk
 from tipchain.explain.findings import Diagnosis, shown_path, source_of
 from tipchain.explain.locate.differences import distance, rms
 from tipchain.facts.functions import LIKES
@@ -32,6 +32,8 @@ class ShownParting(NamedTuple):
 
 PLACELESS = frozenset({"add", "multiply", "maximum", "minimum"})
 """Functions that make the same of their tensors in whatever order."""
+ARITHMETIC = frozenset({"add", "subtract", "multiply", "divide"})
+"""Functions of two tensors of which each tells the other."""
 ANYWHERE = PLACELESS | {"subtract", "divide", "getitem"} | LAYOUT
 """Functions that stand everywhere: two of one name need not be each other's."""
 
@@ -52,9 +54,26 @@ class Divergence:
         If it is ``proved`` that the error comes from the partings, of those that these rest on, else that the end rests on.
         """
         partings = self.walk.partings if proved else []
+        op, step, common = self._nearest(partings[:1])
+        if partings[1:] and not common:
+            op, step, common = self._nearest(partings)
+        partner = self.walk.partner(op)
+        given = zip(op.given, () if partner is None else partner.given, strict=False)
+        if partner is not None and any(number in step.made and not self.matched[key] for key, number in given):
+            step = partner
+        for _ in self.ops if common else ():  # back to where the port makes otherwise what it hands on
+            key, number, back = self._unlike(op, step)
+            if not back or (key not in self.makers_of and number not in self.makers):
+                break
+            op, step = self.makers_of.get(key, op), self.makers.get(number, step)
+        return op, step
+
+    def _nearest(self, partings: Sequence[Parting]) -> tuple[Op, Op, float]:
+        """Return the calls that lead first to some partings, or to the end, and how much they have in common."""
+        keys, numbers = {one.key for one in partings}, {number for one in partings for number in one.step.made}
         ends = (
-            {one.key for one in partings if not self.akin(one.key)},
-            {number for one in partings for number in one.step.made if not self.has(number)},
+            {key for key in keys if not self.akin(key)} or keys,
+            {number for number in numbers if not self.has(number)} or numbers,
         )
         theirs = _frontier(self.ops, ends[0], lambda key: not (self.akin(key) or self._is_proved(key)))
         ours = _frontier(self.steps, ends[1], lambda number: not self.has(number)) or self.steps[-1:]
@@ -71,23 +90,20 @@ class Divergence:
             pairs = [(op, step, self._common(op, step)) for step in steps for op in (*theirs, *idle)]
             op, step, common = max(pairs, key=lambda one: one[2], default=(theirs[0], ours[0], 0.0))
             if common:
-                break
-        else:
-            op, step = theirs[0], ours[0]
-        for _ in self.ops if common else ():  # back to where the port makes otherwise what it hands on
-            key, number, back = self._unlike(op, step)
-            if not back or (key not in self.makers_of and number not in self.makers):
-                break
-            op, step = self.makers_of.get(key, op), self.makers.get(number, step)
-        return op, step
+                return op, step, common
+        return theirs[0], ours[0], 0.0
 
     def _is_proved(self, key: int) -> bool:
-        """Tell whether the port makes of a tensor alone, element by element, one of the reference's: it may have another form."""
+        """Tell whether the port makes of a tensor, element by element, one of the reference's: it may have another form."""
         value = self.ops.values[key]
-        for op in self.ops.consumers.get(key, ()):
-            made = self.ops.values[op.made[0]] if {*op.given} == {key} and op.made and op.name != LAYER else None
-            if made is not None and self.matched[op.made[0]] and (made.size, made.dtype) == (value.size, value.dtype):
-                return _varies(self.ops, op.made[0])
+        for op in (one for one in self.ops.consumers.get(key, ()) if one.made and one.name != LAYER):
+            made, others = self.ops.values[op.made[0]], {*op.given} - {key}
+            if others and not (op.name in ARITHMETIC and all(map(self.matched.get, others))):
+                continue
+            whole = made.dtype == value.dtype and made.size >= value.size and (others or made.size == value.size)
+            right = self.matched[op.made[0]] and _varies(self.ops, op.made[0])
+            if whole and (right or self._is_proved(op.made[0])):
+                return True
         return False
 
     def _ends(self) -> list[Op]:

@@ -24,7 +24,6 @@ from tipchain.explain.causes.program import (
     then_first,
     with_argument_detached,
     with_arguments,
-    with_tensors,
 )
 from tipchain.explain.causes.tensors import own_tensors
 from tipchain.explain.causes.walk import CASTING, Parting, Walk, acts_of
@@ -40,13 +39,6 @@ ASIDE = frozenset(
 """Settings of the place where a result is kept, not of its value."""
 SIZES = frozenset({"view", "reshape", "permute", "repeat", "expand", "flip", "tile"})
 """Torch's methods that take a list of numbers one by one."""
-
-
-def edits(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield the port with each edit that the reference's calls suggest where the programs part."""
-    yield from _written_before(piece, walk)
-    for group in alike(walk.partings):
-        yield from _missing_call(group, piece, walk)
 
 
 def alike(partings: Sequence[Parting]) -> list[list[Parting]]:
@@ -140,33 +132,6 @@ def passed(step: Op, walk: Walk, parameters: Mapping[str, inspect.Parameter]) ->
     return settings
 
 
-def _written_before(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield calls with a tensor as it was made, to which other code has written since: the reference's has stayed as it was."""
-    acts, taken = dict[int, Act](), list[tuple[Op, Op]]()
-    for op in (one for one in walk.ops if one.written is None):
-        if all(walk.matched[key] for key in walk.made(op)):
-            continue
-        step = walk.partner(op)
-        for tensor in piece.tensors((op.args, op.kwargs)):
-            before = [one for one in walk.ops if one.written is tensor and one.number < op.number]
-            writers = [one for one in before if walk.matched[one.given[0]]]
-            if not writers:
-                continue
-            meant = (one for one in writers if step and set(walk.matched[one.given[0]]) & set(step.given))
-            writer = next(meant, writers[0])
-            acts[op.number] = with_tensors(op.args, {id(tensor): walk.ops.values[writer.given[0]]})
-            taken.append((op, writer))
-    if taken:
-        op, writer = taken[0]
-        where = place_of(writer, piece)
-        message = (
-            f"{called(writer)}{where} writes to a tensor that {called(op)}{place_of(op, piece)} is given later; the "
-            "reference's stays as it was"
-        )
-        fix = f"make a new tensor{where} and leave the old one as it is"
-        yield at_call("operand", writer, None, acts, message, fix, name=writer.name, changes=len(acts))
-
-
 def other_layers(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     """Yield calls of the layer that the reference calls, where another one makes the same of the same, and gets the gradient."""
     ports = {ours: theirs for theirs, ours in (*piece.partners.items(), *piece.idle.items())}
@@ -189,8 +154,13 @@ def other_layers(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
 # A call too few, or too many.
 
 
+def missing_calls(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield calls that are given the result of one more call of the reference's, where the programs part."""
+    for group in alike(walk.partings):
+        yield from _missing_call(group, piece, walk)
+
+
 def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield calls that are given the result of one more call of the reference's."""
     op, extra, alone = group[0].op, _acting(group[0].steps[:-1], walk.steps), _acting(group[0].ops, walk.ops)
     if op.name != group[0].step.name or len(extra) != 1 or len(alone) != 1 or op.written is not None:
         return
@@ -350,33 +320,33 @@ def _detached_outputs(piece: Piece, outputs: Sequence[Array]) -> Iterator[Hypoth
 
 
 def _missing_detaches(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
-    """Yield each tensor without its gradient, those first that the reference detaches."""
-    found: list[tuple[Tensor, Hypothesis]] = []
-
-    def detach(tensor: Tensor, op: Op, act: Act, which: str) -> None:
-        what = f"{which} of {called(op)}{place_of(op, piece)}"
-        message, acts = f"the reference stops the gradient of {what}", {op.number: act}
-        detached = at_call("cut-gradient", op, None, acts, message, f"detach {what}", name="detach", confirmed=False)
-        found.append((tensor, detached))
-
+    """Yield what each statement makes, or gives a call, without its gradient; that first which the reference detaches."""
+    found: dict[tuple[str, str, str], list[tuple[Tensor, Op, Act]]] = {}
     for op in ops:
         made = piece.floats(op.result)
         if any(not one.stop_gradient for one in made):
-            detach(made[0], op, then_first(lambda one: one.detach()), "the result")
+            act = then_first(lambda one: one.detach())
+            found.setdefault((called(op), op.place, "the result"), []).append((made[0], op, act))
     for op in ops:
         given = [
             at for at, one in enumerate(op.args) if piece.floats([one]) and not getattr(one, "stop_gradient", True)
         ]
         names = list(op.parameters)
         for number in given if (len(given) > 1 or op.layer is not None) and op.written is None else ():
-            name = names[number] if number < len(names) else str(number)
-            detach(op.args[number], op, with_argument_detached(number), f"`{name}`")
+            name = f"`{names[number] if number < len(names) else number}`"
+            turn = op.args[number], op, with_argument_detached(number)
+            found.setdefault((called(op), op.place, name), []).append(turn)
     wanted = piece.record.detached
-    first = {
-        id(one): any(sketch.close(Sketch(numpy_of(one)), SAME_SINGLE) for sketch in wanted)
-        for one, _ in (found if wanted else ())
-    }
-    yield from (one for _, one in sorted(found, key=lambda each: not first.get(id(each[0]))))
+
+    def is_wanted(turns: Sequence[tuple[Tensor, Op, Act]]) -> bool:
+        return any(sketch.close(Sketch(numpy_of(one)), SAME_SINGLE) for one, *_ in turns for sketch in wanted)
+
+    for (_, _, which), turns in sorted(found.items(), key=lambda one: not is_wanted(one[1])):
+        op, acts = turns[0][1], {each.number: act for _, each, act in turns}
+        what = f"{which} of {called(op)}{place_of(op, piece)}"
+        message = f"the reference stops the gradient of {what}"
+        more: Options = {"name": "detach", "confirmed": False, "calls": len(acts)}
+        yield at_call("cut-gradient", op, None, acts, message, f"detach {what}", **more)
 
 
 # The place where the programs part, if no edit mends it: the reference's tensors put in.

@@ -13,7 +13,7 @@ from tipchain.core.progress import Pace
 from tipchain.explain.causes.lines import innermost
 from tipchain.explain.causes.piece import Edit, Piece
 from tipchain.explain.causes.program import LAYER, Act, Op, numpy_of
-from tipchain.explain.causes.walk import Parting, Walk
+from tipchain.explain.causes.walk import Parting, Walk, acts_of
 from tipchain.explain.findings import CodeEdit, Diagnosis, SourceLine, shown_path
 from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.matching import common_path
@@ -130,6 +130,7 @@ class Trials:
         self.trials: list[Trial] = []
         self.reserve: Sequence[Hypothesis] = ()
         self.failed = 0
+        self.rest = 0.0
 
     @cached_property
     def walk(self) -> Walk:
@@ -150,12 +151,15 @@ class Trials:
     def explains(self, one: Hypothesis) -> bool:
         """Tell whether a hypothesis explains the error, without keeping it."""
         trial = self._tried(one)
-        return trial is not None and trial.explained >= EXPLAINED
+        if trial is None or trial.explained < EXPLAINED:
+            return False
+        self.rest = trial.left
+        return True
 
     def mends(self, one: Hypothesis) -> Trial | None:
-        """Return how a hypothesis did, without keeping it, if nothing but rounding is left."""
+        """Return how a hypothesis did, without keeping it, if nothing but rounding is left, or twice what the reference's tensors leave."""
         left = self._left(one)
-        if left is None or left > min(SAME_SINGLE, (1 - EXPLAINED) * self.before):
+        if left is None or left > min(max(SAME_SINGLE, 2 * self.rest), (1 - EXPLAINED) * self.before):
             return None
         return Trial(hypothesis=one, explained=1.0, whole=True, left=left)
 
@@ -181,6 +185,13 @@ class Trials:
             if not any(distance(new, each) <= SAME_SINGLE * rms(new) for each in fitting):
                 return None
         return Trial(hypothesis=one, explained=1.0, whole=True, left=0.0)
+
+    def moves(self, partings: Sequence[Parting]) -> bool:
+        """Tell whether the reference's tensors at some partings change the port's results by more than a cause may leave."""
+        made = self.piece.run(acts_of(partings, self.piece.paddle.assign)).outputs
+        every = zip(self.piece.truth.outputs, self.base.outputs, made, strict=False)
+        moved = sum((distance(before, after) / (rms(truth) or 1.0)) ** 2 for truth, before, after in every)
+        return moved > ((1 - EXPLAINED) * self.before) ** 2
 
     def found(self) -> list[Trial]:
         """Return the explaining trials, best first, one per kind and name; wholes shut out parts."""

@@ -110,7 +110,7 @@ def search(
         proved: whether the error comes from the partings of the walk: then edits are tried there alone.
         mends: tries an edit.
     """
-    walk, before = trials.walk, os.times().children_user
+    walk, before = trials.walk, _spent()
     within = {op.number: op for one in walk.partings for op in one.ops} if proved else {}
     left = [*within.values()]
     while left:  # what makes their tensors may pick wrong ones, which are right by themselves
@@ -124,8 +124,9 @@ def search(
         return None if one is None else mends(one)
 
     every = partial(mutations, trials.piece, walk, near, frozenset(within))
-    found = _mending((mended(one) is not None for one in every()), LONGEST - trials.pace.searched)
-    trials.pace.searched += os.times().children_user - before
+    tries = lambda start: (mended(one) is not None for one in islice(every(), start, None))  # noqa: E731
+    found = _mending(tries, LONGEST - trials.pace.searched)
+    trials.pace.searched += _spent() - before
     good = [
         (number, one, mended(one))
         for number, one in enumerate(islice(every(), max(found, default=-1) + 1))
@@ -157,39 +158,79 @@ def _rank(mutation: Mutation, trial: Trial, told: Frame) -> tuple[int, bool]:
     """Return an edit's rank, the likeliest first, and whether it stands elsewhere than the parting."""
     one = trial.hypothesis
     elsewhere = one.lines.port is None or one.lines.port != told.source
-    if one.code in ("function", "missing-call"):
-        return (WEAKEST if one.name in BINARY else 1), elsewhere
-    return (3 if one.code == "extra-call" else 0 if isinstance(mutation, Hypothesis) else 2), elsewhere
+    if one.code in ("function", "missing-call", "extra-call"):
+        return (WEAKEST if one.name in BINARY and one.code != "extra-call" else 1), elsewhere
+    return (0 if isinstance(mutation, Hypothesis) else 2), elsewhere
 
 
-def _mending(tries: Iterable[bool], within: float) -> list[int]:
+def _mending(tries: Callable[[int], Iterable[bool]], within: float) -> list[int]:
     """Return the numbers of those that succeed in a copy of this process: the first, and others in as much time again.
 
+    What ends the copy, or takes it ten times as long as any before, is passed over: another copy goes on behind it.
+
     Args:
-        tries: whether each succeeds.
+        tries: whether each from a number on succeeds.
         within: seconds of the processor after which no other is begun.
     """
-    if within <= 0:
-        return []
+    found, number, before = list[int](), 0, _spent()
+    late = time.monotonic() + PATIENCE * within
+    while not found and (left := within - _spent() + before) > 0 and time.monotonic() < late:
+        told = _told_by_copy(partial(_try_all, tries(number), left), late)
+        for sign in told.decode():
+            number += sign == BEGUN
+            found += [number - 1] if sign == MENDED else []
+        if told.endswith(ENDED.encode()):
+            break
+    return found
+
+
+BEGUN, MENDED, ENDED = ".!$"
+"""What a copy of this process writes: that it begins a try, that one mends the port, that there are no more."""
+ENDING = (signal.SIGVTALRM, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
+"""Signals that end the copy."""
+SLOWER = 10.0
+"""Times as long as all before that a try may take, and at least a second: some of Paddle's kernels never end for wrong arguments."""
+
+
+def _spent() -> float:
+    return os.times().children_user
+
+
+def _try_all(tries: Iterable[bool], within: float, tell: Callable[[str], object]) -> None:
+    """Try one after the other; the system ends this process where one takes too long."""
+    for one in ENDING:  # Paddle's own handlers wait for threads that the copy lacks
+        signal.signal(one, signal.SIG_DFL)
+    until, longest, begun, some = within, 0.0, time.process_time(), iter(tries)
+    while (now := time.process_time()) <= until:
+        longest = max(longest, now - begun)
+        begun = now
+        tell(BEGUN)
+        signal.setitimer(signal.ITIMER_VIRTUAL, max(SLOWER * longest, 1.0) if longest else within)
+        mended = next(some, None)
+        if mended is None:
+            break
+        if mended:
+            tell(MENDED)
+            until = min(until, max(2 * time.process_time(), LEAST))
+    tell(ENDED)
+
+
+def _told_by_copy(work: Callable[[Callable[[str], object]], None], late: float) -> bytes:
+    """Return what a function, called in a copy of this process, writes until the copy ends, or until ``late``."""
     read, write = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of threads, which the copy does not have
         child = os.fork()
     if not child:
         try:
-            quiet, until = os.open(os.devnull, os.O_WRONLY), within
+            quiet = os.open(os.devnull, os.O_WRONLY)
             for stream in (1, 2):
                 os.dup2(quiet, stream)
-            for number, mended in enumerate(tries):
-                if mended:
-                    os.write(write, f"{number} ".encode())
-                    until = min(until, max(2 * time.process_time(), LEAST))
-                if time.process_time() > until:
-                    break
+            work(lambda sign: os.write(write, sign.encode()))
         finally:
             os._exit(0)
     os.close(write)
-    told, late = b"", time.monotonic() + PATIENCE * within
+    told = b""
     try:
         while (left := late - time.monotonic()) > 0 and select.select([read], [], [], left)[0]:
             more = os.read(read, 1 << 16)
@@ -200,7 +241,7 @@ def _mending(tries: Iterable[bool], within: float) -> list[int]:
         os.close(read)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    return [*map(int, told.split())]
+    return told
 
 
 class Pool(NamedTuple):

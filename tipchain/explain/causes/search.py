@@ -14,7 +14,7 @@ import numpy as np
 from tipchain.core.language import listed
 from tipchain.core.progress import Pace
 from tipchain.explain.causes.apart import Divergence, show
-from tipchain.explain.causes.edits import alike, by_substitution, cut_gradients, edits, other_layers
+from tipchain.explain.causes.edits import alike, by_substitution, cut_gradients, missing_calls, other_layers
 from tipchain.explain.causes.hypotheses import (
     Hypothesis,
     Lines,
@@ -32,14 +32,15 @@ from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.program import LAYER, Act, has_own_backward
 from tipchain.explain.causes.settings import by_findings, by_meaning
 from tipchain.explain.causes.tensors import by_constants, by_tensors
-from tipchain.explain.causes.walk import Parting, Walk, acts_of
+from tipchain.explain.causes.walk import Parting, acts_of
 from tipchain.explain.findings import Diagnosis, SourceLine, shown_path, source_of
 from tipchain.explain.locate.between_layers import enlarge, holds
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, common_path, hands_on
 from tipchain.explain.locate.rerun import steps_after
 from tipchain.explain.locate.trace import Store
-from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict
+from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, frameworks_own
+from tipchain.facts.layers import CONTAINERS
 from tipchain.facts.packed import spell_out
 from tipchain.framework_types import Model
 from tipchain.frameworks.live_models import LiveSide, Sides
@@ -50,7 +51,14 @@ from tipchain.weights.sides import join
 
 
 def pieces(
-    located: Located, verdict: LayerVerdict, sides: Sides, store: Store, models: tuple[object, object], seed: int
+    located: Located,
+    verdict: LayerVerdict,
+    sides: Sides,
+    store: Store,
+    models: tuple[object, object],
+    seed: int,
+    *,
+    double: bool = True,
 ) -> Iterator[Piece]:
     """Yield the piece that a verdict is about, then those around it; none where the calls cannot be told."""
     compare = Comparer(store, (*located.reference.values, *located.port.values))
@@ -58,26 +66,33 @@ def pieces(
         calls = pair.reference, pair.port
         kinds = [[one.dtype.kind for one in call.inputs] for call in calls]
         links = [one for one in compare.inputs(pair) if kinds[0][one.ours] == kinds[1][one.theirs]]
+        if frameworks_own(pair.port.layer) and len(links) < len(pair.port.inputs) and pair.port.parent is not None:
+            continue  # what gives it another tensor, such as a mask, stands around it
         expected = tuple(store.get(one.stored) for one in pair.reference.inputs)
         by_number = {link.theirs: link.layout.apply(expected[link.ours]) for link in links}
         actual = tuple(by_number.get(number, store.get(one.stored)) for number, one in enumerate(pair.port.inputs))
-        double = located.exact or not any(call.children for call in calls)
+        wide = double and (located.exact or not any(call.children for call in calls))
         backward = verdict.direction == "backward"
         then = ((), ()) if backward else pair.then  # parameters go by their names within the piece
         ours, theirs = (
             PieceSide(
                 path=_around(call.path, steps),
                 call=call,
-                layer=_followed(side, dict(side.layers(model)), call.path, steps, factors, double=double),
+                layer=_followed(side, dict(side.layers(model)), call.path, steps, factors, double=wide),
                 inputs=inputs,
             )
             for side, model, call, inputs, steps, factors in zip(
                 sides, models, calls, (expected, actual), then, located.enlarged, strict=True
             )
         )
-        faults = {one.port_path for one in located.verdicts if one.at_fault and one.direction == "forward"}
         inside = [one for one in _inside(located.matching.pairs, pair) if not one[-1].whole]
-        unsure = faults | {one.port_path for one in located.verdicts if backward and one.closeness not in FINE}
+        own = _frameworks(theirs.layer, sides.port)
+        unsure = {
+            one.port_path
+            for one in located.verdicts
+            if one.at_fault or backward or below(one.port_path, pair.port.path) not in own
+            if one.closeness not in FINE and (backward or one.direction == "forward")
+        }
         right = [one for one in inside if one[-1].port.path not in unsure]
         judged = frozenset(path for path, *_ in right)
         # A layer of the port's that stands for several of the reference's, such as one activation for all, has no partner.
@@ -85,21 +100,22 @@ def pieces(
         for path, other, _ in inside:
             others[path] |= {other} - {""}
         idle = _idle(located, pair)
+        whole = judged | {path for path, one in sides.port.layers(theirs.layer) if path in own and [*one.children()]}
         yield Piece(
             sides=sides,
             ours=ours,
             theirs=theirs,
             backward=backward,
             seed=seed,
-            atomic=judged | _innermost(theirs.layer, sides.port),
+            atomic=judged | own,
             judged=judged,
-            reference_judged=frozenset({*(other for _, other, _ in right), *idle.values()} - {""}),
+            reference_judged=frozenset({*(other for path, other, _ in inside if path in whole), *idle.values()} - {""}),
             cleared=_cleared(located, pair, compare),
             idle=idle,
             partners={path: one.pop() for path, one in others.items() if len(one) == 1},
             ends=tuple((link.ours, link.theirs) for link in compare.outputs(pair)) or None,
             links=tuple((link.ours, link.theirs) for link in links if link.layout.permutes),
-            double=double,
+            double=wide,
         )
 
 
@@ -198,14 +214,21 @@ def _idle(located: Located, around: CallPair) -> dict[str, str]:
     return found
 
 
-def _innermost(layer: Model, side: LiveSide) -> frozenset[str]:
-    """Return Paddle's own layers without layers inside, the piece itself too if it is one."""
+def _frameworks(layer: Model, side: LiveSide) -> frozenset[str]:
+    """Return Paddle's own layers, whose code is nobody's to change: none with a user's inside, and the piece itself only without any."""
 
     def is_paddles(kind: type[Model]) -> bool:
         bases = {one.__name__ for one in kind.__mro__ if one.__module__.startswith("paddle.nn.")}
-        return kind.forward.__module__.partition(".")[0] == "paddle" and bool(bases - {"Layer"})
+        return kind.forward.__module__.partition(".")[0] == "paddle" and bool(bases - {"Layer", *CONTAINERS})
 
-    return frozenset(path for path, one in side.layers(layer) if not [*one.children()] and is_paddles(type(one)))
+    layers = list(side.layers(layer))
+    users = [path for path, one in layers if not is_paddles(type(one)) and type(one).__name__ not in CONTAINERS]
+    return frozenset(
+        path
+        for path, one in layers
+        if is_paddles(type(one)) and (path or not [*one.children()])
+        if not any(below(user, path) is not None for user in users)
+    )
 
 
 BLANK = re.compile(r"(?:: the reference has|:)? (?:``|\(``\))")
@@ -249,13 +272,17 @@ def diagnose(
         return (lower_precision(verdict),)
     if verdict.nan and not verdict.own:
         return (_unknown(verdict, "NaN at the same positions on both sides", None),)
-    for piece in pieces(located, verdict, sides, store, models, seed):
+    refused: Exception | None = None
+    for double in (True, False):  # code of the port's may run in float32 alone
         try:
-            found = _diagnose(piece, verdict, models, findings, like, pace, inside)
+            for piece in pieces(located, verdict, sides, store, models, seed, double=double):
+                if found := _diagnose(piece, verdict, models, findings, like, pace, inside):
+                    return tuple(_at_idle(one, located, verdict) for one in found)
+            break
         except Exception as error:  # noqa: BLE001  (a user's layer may refuse to run apart from its model, in any way)
-            return (_unknown(verdict, f"it cannot be run by itself: {type(error).__name__}: {error}", None),)
-        if found:
-            return tuple(_at_idle(one, located, verdict) for one in found)
+            refused = refused or error
+    else:
+        return (_unknown(verdict, f"it cannot be run by itself: {type(refused).__name__}: {refused}", None),)
     return (_unknown(verdict, "its calls could not be found in both models, or show no error by themselves", None),)
 
 
@@ -322,7 +349,7 @@ def _diagnose(
 def _told_by_places(piece: Piece, trials: Trials, inside: Collection[str]) -> list[Diagnosis]:
     """Return the cause at each place of a code that must be the reference's, the others being so; nothing for fewer than two."""
     walk = trials.walk
-    if not needed(piece, walk, trials.mends) or len(groups := alike(walk.partings)) < 2:
+    if not needed(trials, trials.mends) or len(groups := alike(walk.partings)) < 2:
         return []
     if whole := _searched(trials, proved=True):
         return [_told(whole, trials)]
@@ -340,7 +367,7 @@ def _told_by_places(piece: Piece, trials: Trials, inside: Collection[str]) -> li
             trial = trials.makes(replace(one, acts={**before, **one.acts}), group)
             return None if trial is None else replace(trial, hypothesis=one)
 
-        found = next(filter(None, map(mends, edits(piece, walk))), None)
+        found = next(filter(None, map(mends, missing_calls(piece, walk))), None)
         shown = (Trial(hypothesis=one, explained=1.0, whole=True, left=0.0) for one in by_substitution(piece, walk))
         trial = next(chain([found] if found else _searched(trials, proved=True, mends=mends), shown), None)
         if trial is not None:
@@ -380,14 +407,14 @@ def diagnose_loss(piece: Piece) -> Diagnosis | None:
                 return None
             trials.run(chain(by_meaning(piece, ops), cut_gradients(piece, ops, trials.base.outputs)))
             if not trials.settled():
-                trials.run(edits(piece, trials.walk))
+                trials.run(missing_calls(piece, trials.walk))
             if not trials.settled():
                 trials.trials += _searched(trials, proved=False)
             found = trials.found()
             return _told(found, trials) if found else None
         shown = show(piece, trials.walk)
         if trials.before > NOISE:
-            trials.run(needed(piece, trials.walk, trials.explains))
+            trials.run(needed(trials, trials.explains))
         found = trials.found()
         if not found:
             return shown
@@ -395,12 +422,13 @@ def diagnose_loss(piece: Piece) -> Diagnosis | None:
         return replace(cause, evidence=f"{cause.evidence}; {shown.message}")
 
 
-def needed(piece: Piece, walk: Walk, explains: Callable[[Hypothesis], object]) -> list[Hypothesis]:
+def needed(trials: Trials, explains: Callable[[Hypothesis], object]) -> list[Hypothesis]:
     """Return the port with the reference's tensors where the two part, at the places alone that the error comes from.
 
     Code may be written otherwise and come to the same in the end, as a softmax does whatever is subtracted before. The last
-    places are given up first: what stands behind a wrong one can make up for it.
+    places are given up first: what stands behind a wrong one can make up for it, where that changes the results at all.
     """
+    piece, walk = trials.piece, trials.walk
     whole = list(by_substitution(piece, walk))
     if not whole or not explains(whole[0]):
         return []
@@ -408,8 +436,8 @@ def needed(piece: Piece, walk: Walk, explains: Callable[[Hypothesis], object]) -
     for group in reversed(groups if len(groups) > 1 else ()):
         kept = walk.partings
         walk.partings = [one for one in kept if one not in group]
-        hidden = any(walk.rests(later.key, one.key) for later in walk.partings for one in group)
-        if hidden and not all(one.alike for one in group):  # what stands behind it would make up for it
+        hidden = any(walk.rests(later.key, one.key, wrong=True) for later in walk.partings for one in group)
+        if hidden and not all(one.alike for one in group) and trials.moves(group):
             walk.partings = kept
             continue
         if not walk.partings or not all(map(explains, by_substitution(piece, walk))):
@@ -437,9 +465,9 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
     yield by_meaning(piece, ops)
     if not piece.backward:
         yield by_constants(piece, trials.walk)
-        yield edits(piece, trials.walk)
+        yield missing_calls(piece, trials.walk)
         if len(ops) > 1 or any(op.name != LAYER for op in ops):  # the result of one layer is that of the piece
-            trials.reserve = needed(piece, trials.walk, trials.explains)
+            trials.reserve = needed(trials, trials.explains)
 
 
 def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:

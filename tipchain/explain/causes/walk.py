@@ -9,7 +9,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from tipchain.explain.causes.array_index import ArrayIndex, arranged
-from tipchain.explain.causes.lines import Frame, codes_of, forwards, only_unlike
+from tipchain.explain.causes.lines import Frame, codes_of, forwards, namesake, only_unlike
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, LAYOUT, Act, Op, Program, numpy_of
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
@@ -183,6 +183,8 @@ class Walk:
     def only_unlike(self) -> tuple[Frame, Frame] | None:
         """The only statement of the port that reads otherwise than the reference's, and that one; None where there are several, or none."""
         mine, others = (codes_of(frame for one in calls for frame in one.frames) for calls in (self.ops, self.steps))
+        if not all(namesake(one, others) for one in mine):  # then what differs may stand there
+            return None
         return only_unlike([*mine, *forwards(self.piece.port)], others)
 
     def akin(self, key: int) -> set[int]:
@@ -295,10 +297,10 @@ class Walk:
         """Tell whether a call takes tensors of the reference's and makes one that it lacks."""
         return not any(map(self.matched.get, self.made(op))) and all(map(self.matched.get, self.given(op)))
 
-    def rests(self, key: int, other: int) -> bool:
-        """Tell whether one of the port's tensors was made of another."""
+    def rests(self, key: int, other: int, *, wrong: bool = False) -> bool:
+        """Tell whether one of the port's tensors was made of another; ``wrong``: through tensors alone that the reference lacks."""
         maker = self.makers_of.get(key)
-        ops = [] if maker is None else self.ops.with_makers([maker], lambda *_: True)
+        ops = self.ops.with_makers([maker] if maker else [], lambda number, _: not (wrong and self.matched[number]))
         return any(other in op.given for op in ops)
 
     def key_of(self, number: int) -> int | None:

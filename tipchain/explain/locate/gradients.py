@@ -210,9 +210,9 @@ class SharedParameters:
         """Return how far the gradients of a pair's parameters are apart, relative; None where there are none."""
         return self._largest.get(pair.port.number)
 
-    def beyond(self, tolerance: float) -> Sequence[Shared]:
-        """Return those that are further apart than that; a gradient that is next to nothing has no scale of its own."""
-        least = SAME_SINGLE * max((one.size for one in self._found), default=0.0)
+    def beyond(self, tolerance: float, share: float = SAME_SINGLE) -> Sequence[Shared]:
+        """Return those that are further apart than that; a gradient below a share of the largest has no scale of its own."""
+        least = share * max((one.size for one in self._found), default=0.0)
         found = []
         for one in (each for each in self._found if not each.apart <= tolerance * max(each.size, least)):
             largest = max(other.size for other in self._found if other.pair is one.pair)

@@ -219,12 +219,18 @@ class PairJudge(CodeJudge):
 
     def _concluded(self, done: _Done) -> tuple[LayerVerdict, ...]:
         """Return the verdicts with the models' ends, less those that the whole models refute."""
-        if done.clean and not self.late:
+        values, outputs = self.runs.reference.values, self.outputs_apart()
+        far = max(outputs, default=inf)
+        alike = far <= (CONSTANT if self.exact else SAME_SINGLE)
+        alike = alike or self._rounded(far, (values, self.runs.port.values), self.outputs)
+        actual = self._influence(values, self.outputs, far) if alike else 0.0
+        refuting = partial(settled, loose=done.loose, actual=actual, gradients=self.alike_inside)
+        if (done.clean or (alike and not any(one.at_fault for one in refuting(done.forward)))) and not self.late:
             # Code may make another output though all layers agree, or else other gradients alone.
-            at_end, far = self.judge_outputs(), max(self.outputs_apart(), default=0.0)
+            at_end = self.judge_outputs()
             done.forward += at_end
             if not at_end and self.exact and not any(one.at_fault for one in done.backward):
-                changed = self.changed_gradient(far)
+                changed = self.changed_gradient(max(outputs, default=0.0))
                 unlike = [] if self.alike_inside else self._shared.beyond(ROUGH)
                 changed = changed or self.used_elsewhere(done.forward, self._by_themselves(unlike))
                 changed = changed or [
@@ -235,14 +241,16 @@ class PairJudge(CodeJudge):
                     )
                     for one in self._by_themselves(self._own)
                 ]
+                apart = [] if self._gradients <= ROUGH else self._shared.beyond(ROUGH, share=1.0)
+                unsure = any(one.closeness is Closeness.NOT_COMPARABLE for one in (*done.forward, *done.backward))
+                if not changed and unsure and apart:
+                    reference, port = self.runs.traces
+                    roots = reference.calls[0], port.calls[0]
+                    changed = [self._parameter(apart[0], roots, "gives parameters other gradients")]
                 done.backward += changed
-                done.loose |= {id(one): inf for one in changed}
+                done.loose |= {} if apart else {id(one): inf for one in changed}
         verdicts = (*done.forward, *reversed(done.backward))
-        values, apart = self.runs.reference.values, self.outputs_apart()
-        if not max(apart, default=inf) <= (CONSTANT if self.exact else SAME_SINGLE):
-            return verdicts
-        actual = self._influence(values, self.outputs, max(apart))
-        return settled(verdicts, done.loose, actual, gradients=self.alike_inside)
+        return refuting(verdicts) if alike else verdicts
 
     def _less_nan(self, verdicts: tuple[LayerVerdict, ...]) -> tuple[LayerVerdict, ...]:
         """Return the verdicts, failing both sides' first NaN if it reaches outputs or parameters."""

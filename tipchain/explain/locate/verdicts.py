@@ -16,7 +16,7 @@ from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.facts.layers import INSIDE
 from tipchain.framework_types import Array
 from tipchain.frameworks.live_models import LiveSide, Sides
-from tipchain.numbers.tolerance import EXPLAINED, SAME_DOUBLE, SAME_SINGLE, UNIT
+from tipchain.numbers.tolerance import EXPLAINED, SAME_SINGLE, UNIT
 
 Direction = Literal["forward", "backward", "construction"]
 LIMIT = 4.0
@@ -202,7 +202,7 @@ def _class_of(one: Measured) -> Closeness:
         return Closeness.NOT_COMPARABLE
     floor = max(one.reference or 0.0, UNIT / 2)
     # A layer that computes in float32 whatever it is given is off by some roundings in float64 too.
-    if one.exact is not None and not one.exact <= max(SAME_DOUBLE, 2 * floor, LIMIT * UNIT):
+    if one.exact is not None and not one.exact <= LIMIT * max(floor, UNIT):
         return Closeness.DIFFERS
     if one.port is None:
         return Closeness.ROUNDING

@@ -1,0 +1,282 @@
+"""Ports that call their layers in another way than the reference, right and wrong ones: what is told of them."""
+
+import numpy as np
+import pytest
+from both_frameworks import paddle, torch
+from live_nets import model
+
+import tipchain
+
+pytestmark = pytest.mark.frameworks
+F, PF = torch.nn.functional, paddle.nn.functional
+RANDOM = np.random.default_rng(0)
+ROWS = RANDOM.standard_normal((3, 6, 8)).astype(np.float32)
+
+
+def align(reference, port, *args, **more):
+    torch.manual_seed(0)
+    tipchain.copy_weights(reference, port)
+    return tipchain.align(reference, port, {"args": args}, **more)
+
+
+def told(reference, port, *args, **more):
+    report = align(reference, port, *args, **more)
+    assert not report.passed, str(report)
+    return report.diagnoses[0]
+
+
+STENCIL = (-1, 16, -30, 16, -1)
+STEP = 0.1
+
+
+def curvature(detached):
+    """The second derivative of a net: of all points at once with a table in float32, or point by point with numbers."""
+    table = (np.array(STENCIL) / (12 * STEP**2)).astype(np.float32)
+
+    def ours(net, x):
+        values = net.b(net.a((x[:, None] + STEP * torch.arange(-2, 3))[..., None]).tanh())[..., 0]
+        bent = (values * torch.from_numpy(table).to(values.dtype)).sum(-1)
+        return bent, bent * (-(bent**2)).exp().detach()
+
+    def theirs(net, x):
+        bent = 0
+        for turn, share in enumerate(STENCIL):
+            point = (x + STEP * (turn - 2)).unsqueeze(-1)
+            bent = bent + share / (12 * STEP**2) * net.b(net.a(point).tanh())[..., 0]
+        weight = (-(bent**2)).exp()
+        return bent, bent * (weight.detach() if detached else weight)
+
+    def layers(nn):
+        return {"a": nn.Linear(1, 8), "b": nn.Linear(8, 1)}
+
+    torch.manual_seed(0)
+    return model(torch, layers, ours), model(paddle, layers, theirs), np.linspace(-1, 1, 6, dtype=np.float32)
+
+
+def test_calls_that_are_batched_otherwise_are_judged_by_what_comes_of_them():
+    assert align(*curvature(detached=True)).passed
+
+
+def test_a_missing_detach_is_told_where_calls_are_batched_otherwise():
+    cause = told(*curvature(detached=False))
+    assert (cause.code, cause.name) == ("cut-gradient", "detach")
+    assert cause.place.code == "weight = (-(bent**2)).exp()"
+
+
+def test_a_missing_detach_is_told_that_all_turns_of_a_loop_lack():
+    def ours(net, x):
+        kept = total = 0
+        for turn in range(6):
+            made = net.a(x[:, turn] + kept)
+            kept = kept + made.detach()
+            total = total + made
+        return net.b(total)
+
+    def theirs(net, x):
+        kept = total = 0
+        for turn in range(6):
+            made = net.a(x[:, turn] + kept)
+            kept = kept + made
+            total = total + made
+        return net.b(total)
+
+    def layers(nn):
+        return {"a": nn.Linear(8, 8), "b": nn.Linear(8, 2)}
+
+    cause = told(model(torch, layers, ours), model(paddle, layers, theirs), ROWS)
+    assert (cause.code, cause.name) == ("cut-gradient", "detach")
+    assert cause.explained > 0.99
+    assert cause.place.code in ("made = net.a(x[:, turn] + kept)", "kept = kept + made")
+
+
+class Scores(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.codes = torch.nn.Parameter(torch.randn(5, 8))
+
+    def forward(self, x):
+        return (x**2).sum(-1, keepdim=True) - 2 * x @ self.codes.T
+
+
+class PortedScores(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.codes = self.create_parameter([5, 8])
+
+    def forward(self, x):
+        length = paddle.sum(x * x, axis=-1, keepdim=True)
+        kept = paddle.to_tensor(self.codes.numpy().astype("float32"))  # it has no float64
+        return length.astype("float32") - paddle.matmul(x.astype("float32"), kept, transpose_y=True)
+
+
+def test_code_that_runs_in_float32_alone_is_explained_in_float32():
+    reference = model(torch, lambda nn: {"a": nn.Linear(8, 8), "scores": Scores()}, lambda net, x: net.scores(net.a(x)))
+    port = model(
+        paddle,
+        lambda nn: {"a": nn.Linear(8, 8), "scores": PortedScores()},
+        lambda net, x: net.scores(net.a(x.astype("float32"))),
+    )
+    cause = told(reference, port, ROWS)
+    assert "2" in cause.message
+    assert cause.explained > 0.99
+    assert "kept, transpose_y=True" in cause.place.code
+
+
+def steps(side, per_call):
+    """A recurrent layer whose loop stands in the cell, or around it."""
+
+    def one(net, x, state):
+        return (net.a(x) + net.b(state)).tanh()
+
+    if side is torch:
+
+        def forward(net, x):
+            state, made = x.new_zeros(len(x), 8), []
+            for turn in range(x.shape[1]):
+                state = one(net, x[:, turn], state)
+                made.append(state)
+            return torch.stack(made, 1)
+
+        cell = model(torch, lambda nn: {"a": nn.Linear(8, 8), "b": nn.Linear(8, 8, bias=False)}, forward)
+        return model(torch, lambda nn: {"cell": cell, "out": nn.Linear(8, 3)}, lambda net, x: net.out(net.cell(x)))
+    layers = {"a": paddle.nn.Linear(8, 8), "b": paddle.nn.Linear(8, 8, bias_attr=False)}
+    cell = model(paddle, lambda _: layers, per_call)
+
+    def loop(net, x):
+        state, made = paddle.zeros([len(x), 8], x.dtype), []
+        for turn in range(x.shape[1]):
+            state = net.cell(x[:, turn], state)
+            made.append(state)
+        return net.out(paddle.stack(made, 1))
+
+    return model(paddle, lambda nn: {"cell": cell, "out": nn.Linear(8, 3)}, loop)
+
+
+def test_code_is_shown_of_a_cell_that_one_side_calls_step_by_step():
+    assert align(steps(torch, None), steps(paddle, lambda net, x, h: (net.a(x) + net.b(h)).tanh()), ROWS).passed
+    cause = told(steps(torch, None), steps(paddle, lambda net, x, h: (net.a(x) - net.b(h)).tanh()), ROWS)
+    assert "net.a(x) - net.b(h)" in cause.place.code
+
+
+def test_a_wrong_mask_is_told_where_it_is_made():
+    def ours(net, x):
+        rows = torch.arange(x.shape[1])
+        return net.out(net.attention(x, x, x, attn_mask=rows[None] > rows[:, None])[0])
+
+    def theirs(net, x):
+        mask = paddle.triu(paddle.full([x.shape[1]] * 2, -1e9, dtype=x.dtype), 2)
+        return net.out(net.attention(x, x, x, attn_mask=mask))
+
+    reference = model(
+        torch, lambda nn: {"attention": nn.MultiheadAttention(8, 2, batch_first=True), "out": nn.Linear(8, 3)}, ours
+    )
+    port = model(paddle, lambda nn: {"attention": nn.MultiHeadAttention(8, 2), "out": nn.Linear(8, 3)}, theirs)
+    cause = told(reference, port, ROWS)
+    assert "-1e9" in cause.place.code  # Paddle's own code is not what is wrong
+
+
+def test_rows_of_a_table_that_are_not_the_references_are_told_where_they_are_looked_up():
+    def ours(net, ids):
+        return net.out(net.table(ids + torch.tensor([0, 4, 7])).flatten(1))
+
+    def theirs(net, ids):
+        rows = net.table(ids)
+        return net.out(rows.flatten(1))
+
+    def layers(nn):
+        return {"table": nn.Embedding(10, 8), "out": nn.Linear(24, 3)}
+
+    ids = np.array([[1, 2, 0], [3, 0, 2], [0, 1, 1], [2, 2, 2]])
+    cause = told(model(torch, layers, ours), model(paddle, layers, theirs), ids)
+    assert cause.place.code == "rows = net.table(ids)"
+    assert "torch.tensor([0, 4, 7])" in cause.reference_place.code
+
+
+def waves(side, apart):
+    """Sines and cosines of positions, side by side, or in turn."""
+
+    def ours(net, x):
+        power = 100 ** (2 * (torch.arange(8, dtype=torch.float32) // 2) / 8)
+        angle = x[..., None] / power
+        table = torch.stack((angle[..., 0::2].sin(), angle[..., 1::2].cos()), -1).flatten(-2)
+        return net.out(net.first(table).relu() * x[..., None])
+
+    def theirs(net, x):
+        angle = x.unsqueeze(-1) / 100 ** (paddle.arange(0, 8, 2, dtype="float32") / 8)
+        sine, cosine = angle.sin(), angle.cos()
+        table = paddle.concat([sine, cosine], -1) if apart else paddle.stack([sine, cosine], -1).flatten(-2)
+        return net.out(PF.relu(net.first(table)) * x.unsqueeze(-1))
+
+    return model(side, lambda nn: {"first": nn.Linear(8, 8), "out": nn.Linear(8, 3)}, ours if side is torch else theirs)
+
+
+def test_numbers_that_are_right_in_another_form_are_not_what_parts():
+    places = np.arange(12, dtype=np.float32).reshape(2, 6)
+    assert align(waves(torch, None), waves(paddle, apart=False), places).passed
+    cause = told(waves(torch, None), waves(paddle, apart=True), places)
+    assert "paddle.concat([sine, cosine], -1)" in cause.place.code
+
+
+def enlarged(side, wrong):
+    """A resized image, whose places Paddle computes in float32, and a fault behind it."""
+    conv = "Conv2d" if side is torch else "Conv2D"
+    resize, join = (F.interpolate, torch.cat) if side is torch else (PF.interpolate, paddle.concat)
+
+    def forward(net, x):
+        small = net.b(net.a(x)[:, :, ::2, ::2])
+        large = resize(small, size=[19, 23], mode="bilinear")
+        both = join([net.a(x), large], 1)
+        return net.out(net.c(both) if not wrong else PF.sigmoid(net.c(both)))
+
+    sizes = {"a": (3, 4), "b": (4, 4), "c": (8, 4), "out": (4, 2)}
+    return model(side, lambda nn: {name: getattr(nn, conv)(*size, 1) for name, size in sizes.items()}, forward)
+
+
+def test_the_rounding_of_a_kernel_is_not_told_beside_a_fault():
+    image = RANDOM.standard_normal((2, 3, 19, 23)).astype(np.float32)
+    assert align(enlarged(torch, wrong=False), enlarged(paddle, wrong=False), image).passed
+    cause = told(enlarged(torch, wrong=False), enlarged(paddle, wrong=True), image)
+    assert (cause.code, cause.name) == ("extra-call", "sigmoid")
+
+
+def chosen(side, lines):
+    """Two layers of a class that writes to rows of its result: the first one's rows stand in another order, too."""
+
+    class Ours(torch.nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.a = torch.nn.Linear(width, 8)
+
+        def forward(self, x):
+            made = self.a(x)
+            best = made.sum(-1).topk(3, sorted=False).indices
+            mean = made.mean(1, keepdim=True).expand_as(made).clone()
+            where = best[..., None].expand(-1, -1, 8)
+            return mean.scatter(1, where, made.gather(1, where))
+
+    class Theirs(paddle.nn.Layer):
+        def __init__(self, width):
+            super().__init__()
+            self.a = paddle.nn.Linear(width, 8)
+
+        def forward(self, x):
+            made = self.a(x)
+            best = paddle.topk(made.sum(-1), 3, axis=-1)[1]
+            mean = paddle.expand_as(made.mean(1, keepdim=True), made)
+            where = paddle.tile(best.unsqueeze(-1), [1, 1, 8])
+            rows = paddle.take_along_axis(made, where, 1)
+            return paddle.put_along_axis(mean, where, rows, 1, reduce=lines)
+
+    kind = Ours if side is torch else Theirs
+    return model(
+        side,
+        lambda nn: {"one": kind(8), "two": kind(8), "out": nn.Linear(8, 3)},
+        lambda net, x: net.out(net.two(net.one(x))),
+    )
+
+
+def test_what_mends_one_layer_of_a_class_is_told_of_all():
+    assert align(chosen(torch, None), chosen(paddle, "assign"), ROWS).passed
+    report = align(chosen(torch, None), chosen(paddle, "add"), ROWS)
+    assert {(one.code, one.name) for one in report.diagnoses} == {("argument", "reduce")}, str(report)
+    assert report.diagnoses[0].layers[0] == "one"
