@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, combinations, islice, permutations
+from itertools import chain, islice, permutations
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -54,7 +54,6 @@ from tipchain.explain.causes.program import (
     then,
     with_arguments,
 )
-from tipchain.explain.causes.tensors import SharedTensor, own_tensors, replaced
 from tipchain.explain.causes.walk import CASTING, Walk, exchanged
 from tipchain.explain.findings import CodeEdit
 from tipchain.framework_types import Array, Function, Nested, Options, Setting, Tensor
@@ -132,10 +131,15 @@ def search(
         for number, one in enumerate(islice(every(), max(found, default=-1) + 1))
         if number in found
     ]
-    ranked = sorted((_rank(one, trial, told), number, trial) for number, one, trial in good if trial is not None)
-    if not ranked or ranked[0][0] >= (WEAKEST, True):
+    first = walk.partings[: 1 if proved else 0]  # what the reference makes there, and not only what comes of it
+    ranked = sorted(
+        (trials.makes(trial.hypothesis, first) is None, *_rank(one, trial, told), number, trial)
+        for number, one, trial in good
+        if trial is not None
+    )
+    if not ranked or (ranked[0][1] >= WEAKEST and (ranked[0][0] or ranked[0][2])):
         return None
-    _, number, trial = ranked[0]
+    *_, number, trial = ranked[0]
     told_so = replace(completed(trial.hypothesis, walk, step), evidence=f"{number + 1} edits were tried")
     return replace(trial, hypothesis=told_so)
 
@@ -159,7 +163,7 @@ def _rank(mutation: Mutation, trial: Trial, told: Frame) -> tuple[int, bool]:
     one = trial.hypothesis
     elsewhere = one.lines.port is None or one.lines.port != told.source
     if one.code in ("function", "missing-call", "extra-call"):
-        return (WEAKEST if one.name in BINARY and one.code != "extra-call" else 1), elsewhere
+        return (WEAKEST if one.name in BINARY else 1), elsewhere
     return (0 if isinstance(mutation, Hypothesis) else 2), elsewhere
 
 
@@ -265,7 +269,6 @@ def mutations(piece: Piece, walk: Walk, near: Op, within: frozenset[int] = froze
     lines.sort(key=lambda ops: min(abs(op.number - near.number) for op in ops))
     lines.sort(key=lambda ops: reads_alike(innermost(ops[0].frames), codes))
     sites, variables = _sites(walk), dict[Code | None, _Variables]()
-    yield from _own(piece, walk)
     for several in lines:
         turns, alike = list(_turns(several, walk)), reads_alike(innermost(several[0].frames), codes)
         for calls in turns:
@@ -327,47 +330,6 @@ def _edit(code: str, ops: Sequence[Op], act: Act, what: str, instead: str, fix: 
 
 def _mended(what: str, instead: str) -> str:
     return f"{what}; {instead} it makes what the reference makes"
-
-
-# What the port's own code holds: two of its tensors exchanged, or one turned.
-
-
-def _own(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield tensors that the code keeps, those of all layers of a class, with two exchanged, or two axes of one."""
-    used = {id(one) for op in walk.ops for one in piece.tensors((op.args, op.kwargs))}
-    layers, kept = dict(piece.sides.port.layers(piece.port)), dict[type, dict[str, dict[str, Tensor]]]()
-    for path, one in own_tensors(piece):
-        holder, _, name = path.rpartition(".")
-        if id(one) in used and one.ndim:
-            kept.setdefault(type(layers.get(holder)), {}).setdefault(holder, {})[name] = one
-    for holders in kept.values():
-        names = list(next(iter(holders.values())))
-        for name, other in combinations(names, 2):
-            both = [(one[name], one[other]) for one in holders.values() if {name, other} <= one.keys()]
-            if all(_fits(*pair) and _fits(*reversed(pair)) for pair in both):
-                new = [(one, numpy_of(another)) for pair in both for one, another in (pair, reversed(pair))]
-                yield _kept_otherwise(name, f"its `{name}` and `{other}` stand in each other's place", new, holders)
-        for name in names:
-            every = [one[name] for one in holders.values() if name in one]
-            for first, second in combinations(range(every[0].ndim), 2):
-                if all(1 < one.shape[first] == one.shape[second] for one in every):
-                    new = [(one, numpy_of(one).swapaxes(first, second)) for one in every]
-                    yield _kept_otherwise(
-                        name, f"axes {first} and {second} of its `{name}` stand in each other's place", new, holders
-                    )
-
-
-def _kept_otherwise(name: str, said: str, new: Sequence[tuple[Tensor, Array]], holders: Iterable[str]) -> Hypothesis:
-    held = [SharedTensor(name=name, ours=np.array(array), theirs=array, tensor=one) for one, array in new]
-    return Hypothesis(
-        code="buffer",
-        name=name,
-        message=_mended(said, "exchanged"),
-        fix=f"fill `{name}` as the reference does",
-        within=partial(replaced, held),
-        changes=len(new),
-        place=next(iter(holders)),
-    )
 
 
 # Arguments that are no tensors.
