@@ -131,15 +131,13 @@ def search(
         for number, one in enumerate(islice(every(), max(found, default=-1) + 1))
         if number in found
     ]
-    first = walk.partings[: 1 if proved else 0]  # what the reference makes there, and not only what comes of it
-    ranked = sorted(
-        (trials.makes(trial.hypothesis, first) is None, *_rank(one, trial, told), number, trial)
-        for number, one, trial in good
-        if trial is not None
-    )
-    if not ranked or (ranked[0][1] >= WEAKEST and (ranked[0][0] or ranked[0][2])):
+    ranked = sorted((_rank(one, trial, told), number, trial) for number, one, trial in good if trial is not None)
+    if not ranked:
         return None
-    *_, number, trial = ranked[0]
+    (rank, elsewhere), number, trial = ranked[0]
+    parted = walk.partings[: 1 if proved else 0]
+    if rank == WEAKEST and (elsewhere or trials.makes(trial.hypothesis, parted) is None):
+        return None
     told_so = replace(completed(trial.hypothesis, walk, step), evidence=f"{number + 1} edits were tried")
     return replace(trial, hypothesis=told_so)
 
@@ -179,11 +177,11 @@ def _mending(tries: Callable[[int], Iterable[bool]], within: float) -> list[int]
     found, number, before = list[int](), 0, _spent()
     late = time.monotonic() + PATIENCE * within
     while not found and (left := within - _spent() + before) > 0 and time.monotonic() < late:
-        told = _told_by_copy(partial(_try_all, tries(number), left), late)
-        for sign in told.decode():
+        told = _told_by_copy(tries(number), left, late)
+        for sign in told:
             number += sign == BEGUN
             found += [number - 1] if sign == MENDED else []
-        if told.endswith(ENDED.encode()):
+        if told.endswith(ENDED):
             break
     return found
 
@@ -200,27 +198,8 @@ def _spent() -> float:
     return os.times().children_user
 
 
-def _try_all(tries: Iterable[bool], within: float, tell: Callable[[str], object]) -> None:
-    """Try one after the other; the system ends this process where one takes too long."""
-    for one in ENDING:  # Paddle's own handlers wait for threads that the copy lacks
-        signal.signal(one, signal.SIG_DFL)
-    until, longest, begun, some = within, 0.0, time.process_time(), iter(tries)
-    while (now := time.process_time()) <= until:
-        longest = max(longest, now - begun)
-        begun = now
-        tell(BEGUN)
-        signal.setitimer(signal.ITIMER_VIRTUAL, max(SLOWER * longest, 1.0) if longest else within)
-        mended = next(some, None)
-        if mended is None:
-            break
-        if mended:
-            tell(MENDED)
-            until = min(until, max(2 * time.process_time(), LEAST))
-    tell(ENDED)
-
-
-def _told_by_copy(work: Callable[[Callable[[str], object]], None], late: float) -> bytes:
-    """Return what a function, called in a copy of this process, writes until the copy ends, or until ``late``."""
+def _told_by_copy(tries: Iterable[bool], within: float, late: float) -> str:
+    """Return what a copy of this process writes while it tries one after the other, until it ends, or until ``late``."""
     read, write = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of threads, which the copy does not have
@@ -230,7 +209,7 @@ def _told_by_copy(work: Callable[[Callable[[str], object]], None], late: float) 
             quiet = os.open(os.devnull, os.O_WRONLY)
             for stream in (1, 2):
                 os.dup2(quiet, stream)
-            work(lambda sign: os.write(write, sign.encode()))
+            _try_all(tries, within, write)
         finally:
             os._exit(0)
     os.close(write)
@@ -245,7 +224,25 @@ def _told_by_copy(work: Callable[[Callable[[str], object]], None], late: float) 
         os.close(read)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    return told
+    return told.decode()
+
+
+def _try_all(tries: Iterable[bool], within: float, write: int) -> None:
+    """Try one after the other; the system ends this process where one takes too long."""
+    for one in ENDING:  # Paddle's own handlers wait for threads that the copy lacks
+        signal.signal(one, signal.SIG_DFL)
+    until, longest, begun, some = within, 0.0, time.process_time(), iter(tries)
+    while begun <= until:
+        os.write(write, BEGUN.encode())
+        signal.setitimer(signal.ITIMER_VIRTUAL, max(SLOWER * longest, 1.0) if longest else within)
+        mended = next(some, None)
+        if mended is None:
+            break
+        longest, begun = max(longest, time.process_time() - begun), time.process_time()
+        if mended:
+            os.write(write, MENDED.encode())
+            until = min(until, max(2 * begun, LEAST))
+    os.write(write, ENDED.encode())
 
 
 class Pool(NamedTuple):
