@@ -10,10 +10,9 @@ from pathlib import Path
 
 import forking
 import pytest
-from chain_samples import PROGRAM, TEMPLATE, edit, lay_programs, living, stub
+from chain_samples import PROGRAM, ROOT, TEMPLATE, edit, lay_programs, living, stub
 from programs import await_, commit_all, completed
 
-ROOT = Path(__file__).resolve().parents[1]
 DRIVER = "test_tipc/tipchain.sh"
 THEIRS = "test_tipc/test_train_inference_python.sh"
 PARAMS = "test_tipc/configs/net/train_infer_python.txt"

@@ -99,7 +99,6 @@ def test_processes_that_take_too_long_are_ended(side, tmp_path):
 
 @pytest.mark.frameworks
 def test_batch_statistics_of_shares_are_refused(side, tmp_path):
-
     with pytest.raises(UsageError, match=r"features.1 would take the statistics of each process's own share"):
         record("distributed", bench_of(side, tmp_path, training=True))
 
@@ -153,16 +152,11 @@ def test_where_rounding_moves_one_process_as_far_nothing_fails(tmp_path):
     assert outcomes(judge_recorded(tmp_path, LOSS, LOSS, updated(1.5), one, AGREE))["parameter/a"] == "FAIL"
 
 
-def test_a_loss_that_sums_is_explained(tmp_path):
-    port = {**LOSS, "loss_0": np.array([1.0])}
-    judged = judge_recorded(tmp_path, port, LOSS, updated(1.0), updated(1.0), AGREE)
-    assert "1/2 of one process's: it is a sum over the batch" in reasons(judged)["loss_0"]
-
-
-def test_a_rate_that_grows_with_the_processes_is_explained(tmp_path):
-    port = {**LOSS, "lr_0": np.array([0.2])}
-    judged = judge_recorded(tmp_path, port, LOSS, updated(1.0), updated(1.0), AGREE)
-    assert "2 times one process's: something scales it by the number of processes" in reasons(judged)["lr_0"]
+def test_a_loss_that_sums_and_a_rate_that_grows_with_the_processes_are_explained(tmp_path):
+    port = {"loss_0": np.array([1.0]), "lr_0": np.array([0.2])}
+    found = reasons(judge_recorded(tmp_path, port, LOSS, updated(1.0), updated(1.0), AGREE))
+    assert "1/2 of one process's: it is a sum over the batch" in found["loss_0"]
+    assert "2 times one process's: something scales it by the number of processes" in found["lr_0"]
 
 
 def test_what_a_process_reports_before_it_ends_is_the_groups_error(tmp_path):
