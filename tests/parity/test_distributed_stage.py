@@ -144,12 +144,10 @@ def test_where_rounding_moves_one_process_as_far_nothing_fails(tmp_path):
     for change, loss, found in ((1.05, 2.01, "PASS"), (1.5, 2.1, "FAIL")):
         judged = judge_recorded(tmp_path, LOSS | {"loss_0": np.array([loss])}, LOSS, updated(change), one, AGREE)
         assert outcomes(judged)["loss_0"] == found
-    one["noise/parameter/a"] = np.array(3e-4)
-    assert outcomes(judge_recorded(tmp_path, LOSS, LOSS, updated(1.02), one, AGREE))["parameter/a"] == "PASS"
-    one["noise/parameter/a"] = np.array(1e-2)
-    assert outcomes(judge_recorded(tmp_path, LOSS, LOSS, updated(1.5), one, AGREE))["parameter/a"] == "SKIP"
-    one["noise/parameter/a"] = np.array(1e-4)
-    assert outcomes(judge_recorded(tmp_path, LOSS, LOSS, updated(1.5), one, AGREE))["parameter/a"] == "FAIL"
+    for noise, change, found in ((3e-4, 1.02, "PASS"), (1e-2, 1.5, "SKIP"), (1e-4, 1.5, "FAIL")):
+        one["noise/parameter/a"] = np.array(noise)
+        judged = judge_recorded(tmp_path, LOSS, LOSS, updated(change), one, AGREE)
+        assert outcomes(judged)["parameter/a"] == found, noise
 
 
 def test_a_loss_that_sums_and_a_rate_that_grows_with_the_processes_are_explained(tmp_path):

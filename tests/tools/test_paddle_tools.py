@@ -8,10 +8,10 @@ import re
 import shutil
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from chain_samples import ROOT
 from PIL import Image
 from programs import completed, half_full_disk
 
@@ -23,7 +23,6 @@ pytestmark = [
     pytest.mark.frameworks,
     pytest.mark.skipif(importlib.util.find_spec("paddle") is None, reason="needs paddle"),
 ]
-ROOT = Path(__file__).resolve().parents[2]
 CASE = ROOT / "tests/cases/tiny/tiny.yaml"
 LOSS = (
     r"loss: \d+\.\d{5}, avg_reader_cost: \d+\.\d{5} sec, avg_batch_cost: \d+\.\d{5} sec, "

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from pathlib import Path
 
 import pytest
+from chain_samples import ROOT
 from pickles import Call
 from programs import completed, half_full_disk
 from stage_records import load_both
@@ -20,7 +20,6 @@ from tipchain.weights.files import load_paddle_weights
 from tipchain.weights.sides import torch_view
 
 pytestmark = pytest.mark.frameworks
-ROOT = Path(__file__).resolve().parents[2]
 CASE = ROOT / "tests/cases/tiny/tiny.yaml"
 
 
