@@ -6,10 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from chain_samples import TEMPLATE, edit, lay_programs
+from chain_samples import ROOT, TEMPLATE, edit, lay_params, lay_programs
 from programs import completed
 
-ROOT = Path(__file__).resolve().parents[1]
 OURS = ROOT / "test_train_inference_python.sh"
 DRIVER = "test_tipc/test_train_inference_python.sh"
 PARAMS = "test_tipc/configs/net/train_infer_python.txt"
@@ -61,8 +60,7 @@ CALLERS = sorted(set(SCRIPTS) - {"test_train_inference_python.sh"})
 @pytest.fixture
 def suite(tmp_path):
     folder = tmp_path / "suite"
-    (folder / PARAMS).parent.mkdir(parents=True)
-    (folder / PARAMS).write_text(edit(TEMPLATE, ("python:", "python:python3.7")))
+    lay_params(folder, edit(TEMPLATE, ("python:", "python:python3.7")))
     for name, text in SCRIPTS.items():
         (folder / "test_tipc" / name).write_text("#!/bin/bash\n" + text)
     lay_programs(folder)

@@ -12,13 +12,13 @@ from pathlib import Path
 import forking
 import pytest
 import yaml
+from chain_samples import ROOT, stub
 from programs import completed
 from test_package import build, extras
 
 from tipchain.chain.lint import PATTERN
 from tipchain.cli import COMMANDS, parser_of
 
-ROOT = Path(__file__).resolve().parents[1]
 DOCKERFILES = ("Dockerfile", "Dockerfile.gpu")
 PARAMS = "test_tipc/configs/alexnet/train_infer_python.txt"
 CASE = """\
@@ -171,10 +171,8 @@ def test_the_action_wants_one_of_params_and_case(runner, inputs):
 
 
 def test_the_action_runs_a_chain_with_the_python_and_the_words_that_it_is_given(runner):
-    program = runner.folder / "tipchain/bin/tipchain"
-    program.parent.mkdir(parents=True)
-    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\nexit 4\n')
-    program.chmod(0o755)
+    (runner.folder / "tipchain/bin").mkdir(parents=True)
+    stub(runner.folder / "tipchain/bin/tipchain", 'printf "%s\\n" "$@"\nexit 4')
     done = runner.step(1, params="a b.txt", mode="whole_infer", options="--set 'gpu_list=0 1'", python="sh")
     words = done.stdout.splitlines()
     assert words[:5] == ["run", "a b.txt", "whole_infer", "--python", shutil.which("sh")]
@@ -183,11 +181,10 @@ def test_the_action_runs_a_chain_with_the_python_and_the_words_that_it_is_given(
 
 
 def test_the_action_keeps_a_chains_logs_beside_its_report(runner):
-    program, logs = runner.folder / "tipchain/bin/tipchain", runner.folder / "out put/runs/1"
-    program.parent.mkdir(parents=True)
-    reports = runner.folder / "tipchain-report"
-    program.write_text(f"#!/bin/sh\necho '{json.dumps({'run': 'out put/runs/1'})}' > '{reports}/report.json'\nexit 1\n")
-    program.chmod(0o755)
+    reports, logs = runner.folder / "tipchain-report", runner.folder / "out put/runs/1"
+    (runner.folder / "tipchain/bin").mkdir(parents=True)
+    told = json.dumps({"run": "out put/runs/1"})
+    stub(runner.folder / "tipchain/bin/tipchain", f"echo '{told}' > '{reports}/report.json'\nexit 1")
     (logs / "train[a]-workers").mkdir(parents=True)
     for name in ("train[a].log", "train[a]-workers/workerlog.0", "latest.pdparams"):
         (logs / name).write_text(name)

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import forking
 import pytest
-from chain_samples import PROGRAM, TEMPLATE, edit, lay_programs, living, stub
+from chain_samples import PROGRAM, ROOT, TEMPLATE, edit, lay_params, lay_programs, living, stub
 from programs import await_, commit_all, completed
 
-ROOT = Path(__file__).resolve().parents[1]
 DRIVER = "test_tipc/tipchain.sh"
 THEIRS = "test_tipc/test_train_inference_python.sh"
 PARAMS = "test_tipc/configs/net/train_infer_python.txt"
@@ -25,8 +24,7 @@ NEEDED = ("bash", "dirname", "basename", "readlink", "cat")
 def suite(tmp_path):
     """A suite's checkout as its users have it, with the driver alone in its test_tipc."""
     folder = tmp_path / "my suite"
-    (folder / PARAMS).parent.mkdir(parents=True)
-    (folder / PARAMS).write_text(edit(TEMPLATE, ("python:", f"python:{tmp_path / 'bin' / 'python'}")))
+    lay_params(folder, edit(TEMPLATE, ("python:", f"python:{tmp_path / 'bin' / 'python'}")))
     lay_programs(folder, PROGRAM)
     (folder / "test_tipc/prepare.sh").write_text("touch prepared\n")
     (folder / THEIRS).write_text("touch theirs\n")

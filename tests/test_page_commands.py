@@ -167,10 +167,8 @@ def project(tmp_path_factory) -> Path:
     (folder / "my_net").mkdir()
     shutil.copy(folder / "my/net.py", folder / "my_net/reference.py")
     shutil.copy(folder / "my/port.py", folder / "my_net/port.py")
-    port = (folder / "my/port.py").read_text()
-    (folder / "my/port.py").write_text(port.replace("def build():", "def build(classes=10):"))
-    net = (folder / "my/net.py").read_text()
-    (folder / "my/net.py").write_text(net.replace("def build():", "def build(classes=10):"))
+    for file in (folder / "my/port.py", folder / "my/net.py"):
+        file.write_text(file.read_text().replace("def build():", "def build(classes=10):"))
     (folder / "names.yaml").write_text("head: head\n")
     (folder / "test_tipc/configs").mkdir(parents=True)
     (folder / "test_tipc/nightly.yaml").write_text(MANIFEST)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from chain_samples import DEMO_ALIGNMENT, DEMO_CASE, DEMO_HEAD
+from chain_samples import DEMO_ALIGNMENT, DEMO_CASE, DEMO_HEAD, stub
 from packaging.requirements import Requirement
 from programs import await_
 
@@ -28,7 +28,7 @@ CPU = json.dumps({"install": [{"metadata": {"name": "torch", "version": "2.13.0"
 CUDA = CPU.replace("filelock", "nvidia-cublas==13")
 
 # Behaves like a base Python; environments that it makes get the stub below as their interpreter.
-BASE = """#!/usr/bin/env bash
+BASE = """
 [[ $* != --version ]] || { echo "Python ${STUB_VERSION:-3.11.9}"; exit; }
 [[ -z ${STUB_UNFIT:-} ]] || exit 1
 if [[ $1 == -m && $2 == venv ]]; then
@@ -40,7 +40,7 @@ fi
 exec REAL "$@"
 """
 # Logs calls of pip instead of doing them; anything else runs for real.
-INNER = """#!/usr/bin/env bash
+INNER = """
 if [[ $1 == -m && $2 == pip && "$*" != *"config list" ]]; then
   echo "$*" >> "$STUB_LOG"
   [[ $* != *--dry-run* ]] || { echo "User for index: "; cat "$STUB_FOLDER/report" >/dev/fd/3; exit; }
@@ -54,7 +54,7 @@ fi
 PYTHONPATH="$STUB_FOLDER/../project" exec REAL "$@"
 """
 # Logs its calls and what it is told; says what it would install for torch.
-UV = """#!/usr/bin/env bash
+UV = """
 { echo "uv $*"; env | grep "^UV_" | sort; } >> "$STUB_LOG"
 [[ $2 != compile ]] || { cat >> "$STUB_LOG"; cat "$STUB_FOLDER/compiled"; }
 [[ -z ${STUB_UV_FAILS:-} || $2 != "$STUB_UV_FAILS" ]] || { echo "error: no such index" >&2; exit 2; }
@@ -82,8 +82,7 @@ class Project:
         self.write("configs/demo.yaml", DEMO_CASE)
         self.stubs.mkdir()
         for name, text in (("python3", BASE), ("inner", INNER)):
-            (self.stubs / name).write_text(text.replace("REAL", f'"{sys.executable}"'))
-            (self.stubs / name).chmod(0o755)
+            stub(self.stubs / name, text.replace("REAL", f'"{sys.executable}"'))
         (self.stubs / "report").write_text(CPU)
         self.path = path_without("uv", folder)
         self.log = self.stubs / "log"
@@ -125,8 +124,7 @@ class Project:
         return subprocess.CompletedProcess(args, process.returncode, out, err)
 
     def has_uv(self, compiled: str = "torch==2.13.0+cpu\nsympy==1.14.0\n", name: str = "uv") -> None:
-        (self.stubs / name).write_text(UV)
-        (self.stubs / name).chmod(0o755)
+        stub(self.stubs / name, UV)
         (self.stubs / "compiled").write_text(compiled)
 
     def calls(self) -> list[str]:
@@ -418,9 +416,7 @@ def test_ones_own_python_is_used_as_it_is(project, tmp_path):
 
 
 def test_a_python_that_lacks_something_gets_nothing_installed(project, tmp_path):
-    bare = tmp_path / "bare"
-    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -E -I "$@"\n')
-    bare.chmod(0o755)
+    bare = stub(tmp_path / "bare", f'exec "{sys.executable}" -S -E -I "$@"')
     done = project.prepare(PARAMS, LITE, "--python", str(bare))
     assert done.returncode == 2
     assert "nothing was installed into it" in done.stderr
@@ -451,7 +447,7 @@ def test_wrong_use_is_exit_2_before_anything_is_made(project, args, message):
     assert (project.calls(), project.venv.exists()) == ([], False)
 
 
-RUN_STUB = """#!/usr/bin/env bash
+RUN_STUB = """
 [[ ! -v PYTHONDONTWRITEBYTECODE ]] || echo "$(basename "$0") keeps no bytecode" >> "$STUB_LOG"
 echo "$(basename "$0") $*" | tee -a "$STUB_LOG"
 [[ " $STUB_FAILING " != *" $(basename "$0")${2:-} "* ]]
@@ -471,8 +467,7 @@ def test_the_test_script_runs_every_stage_and_fails_if_one_fails(project, failin
     project.write("test_tipc/configs/alexnet/train_infer_python.txt", "")
     subprocess.run(["git", "init", "-q", str(project.root)], check=True)
     for name in ("ruff", "mypy", "shellcheck", "python"):
-        (project.stubs / name).write_text(RUN_STUB)
-        (project.stubs / name).chmod(0o755)
+        stub(project.stubs / name, RUN_STUB)
     more = {"TIPCHAIN_PYTHON": str(project.stubs / "python"), "STUB_FAILING": failing, "PYTHONDONTWRITEBYTECODE": "1"}
     done = project.prepare("-k", "some words", script=".ci/run", cwd=project.root.parent, **more)
     assert done.returncode == code, done.stderr

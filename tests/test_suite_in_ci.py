@@ -11,13 +11,12 @@ from pathlib import Path
 import forking
 import pytest
 import yaml
-from chain_samples import PROGRAM, TEMPLATE, edit, lay_programs, stub
+from chain_samples import PROGRAM, ROOT, TEMPLATE, edit, lay_programs, stub
 from page_blocks import blocks_of
 from programs import commit_all, completed, git
 
 from tipchain.cli import main, parser_of
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGE, NIGHTS = ROOT / "docs/suite-in-ci.md", ROOT / "docs/how-to/ci.md"
 PARAMS = re.compile(r"test_tipc/configs/[\w/]+\.txt")
 TEXT = PAGE.read_text()

@@ -35,7 +35,6 @@ optimizer: {name: momentum, weight_decay: 1.0e-4}
 scheduler: {name: step, step_size: 30}
 train: {learning_rate: 0.1}
 """
-STAGES = ("optimizer", "lr", "regularization")
 FRAMEWORKS = {name: load_framework(name) for name in ("torch", "paddle")}
 
 

@@ -1,12 +1,10 @@
 """MobileNetV3-small's two sides do the same: names, shapes, training settings."""
 
-from pathlib import Path
-
 import pytest
+from chain_samples import ROOT
 
 pytestmark = pytest.mark.frameworks
 PACKAGE = "alignment.mobilenet_v3"
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")

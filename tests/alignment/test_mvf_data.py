@@ -1,10 +1,10 @@
 """MVFNet's two sides read the same clips: frames, transforms, labels, training's choice of frames, inference's videos."""
 
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
+from chain_samples import ROOT
 from PIL import Image
 from video_samples import write_ucf, write_video
 
@@ -12,7 +12,6 @@ from tipchain.core.images import read_split
 from tipchain.errors import DataError
 
 pytestmark = pytest.mark.frameworks
-ROOT = Path(__file__).resolve().parents[2]
 ARGS = {"num_segments": 3, "size": 16, "short_side": 20}
 
 

@@ -1,13 +1,11 @@
 """MVFNet's two sides are the paper's network and do the same: the module, its options, training settings, metrics."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from chain_samples import ROOT
 
 pytestmark = pytest.mark.frameworks
 PACKAGE = "alignment.mvf"
-ROOT = Path(__file__).resolve().parents[2]
 SMALL = {"num_classes": 6, "depth": 18, "num_segments": 4}
 
 

@@ -17,14 +17,6 @@ from tipchain.core.files import files_below, sha256_of
 from tipchain.errors import InputError
 from tipchain.numbers.dumps import load_record, save_record
 
-USER = "[user]\n\tname = A Person\n\temail = person@example.org\n"
-
-
-@pytest.fixture
-def person(tmp_path, monkeypatch):
-    (tmp_path / "gitconfig").write_text(USER)
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
-
 
 def changed(bundle: Path, to: Path, file: str = "", change=None, **fields: object) -> Path:
     """Copy a bundle with an array of one dump, and fields of its manifest, changed."""
@@ -56,8 +48,9 @@ def moves(copied) -> list[Move]:
     return list(open_bundle(copied.bundle).moves)
 
 
-@pytest.mark.usefixtures("person")
-def test_before_and_after_are_shown_and_the_reason_is_recorded(copied, tmp_path, capsys):
+def test_before_and_after_are_shown_and_the_reason_is_recorded(copied, tmp_path, monkeypatch, capsys):
+    (tmp_path / "gitconfig").write_text("[user]\n\tname = A Person\n\temail = person@example.org\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
     new = changed(
         copied.bundle, tmp_path / "new", "dumps/forward_torch.npy", scale, versions={"torch": "9.9"}, commit="abc"
     )

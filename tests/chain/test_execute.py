@@ -9,7 +9,7 @@ from math import isnan
 from pathlib import Path
 
 import pytest
-from chain_samples import stub
+from chain_samples import ROOT, stub
 
 from tipchain.chain.execute import Place, run_command, search_path
 from tipchain.chain.plan import Artifact, Command, Find
@@ -303,11 +303,6 @@ def test_python_is_the_projects_own_or_else_the_users(tmp_path, monkeypatch):
     assert search_path(tmp_path) == f"/usr/bin:{own}"
 
 
-ROOT = Path(__file__).resolve().parents[2]
-MVF = ROOT / "test_tipc/configs/mvf/train_infer_python.txt"
-ALEXNET = ROOT / "test_tipc/configs/alexnet/train_infer_python.txt"
-
-
 def environment_of(step: str, **place) -> dict[str, str]:
     command = Command(id=step, step=step, argv=("true",))
     mode = Mode.LITE_TRAIN_WHOLE_INFER
@@ -341,17 +336,9 @@ def options_of(*words):
     return options(parser.parse_args(words))
 
 
-@pytest.mark.parametrize(
-    ("params", "mode", "folders"),
-    [
-        (MVF, "lite_train_whole_infer", ("mini_ucf", "whole_ucf")),
-        (MVF, "whole_infer", ("whole_ucf", "whole_ucf")),
-        (ALEXNET, "lite_train_whole_infer", ("lite_data", "whole_data")),
-    ],
-)
-def test_options_hold_the_folders_of_the_files_case(params, mode, folders):
-    found = options_of(str(params), mode).data
-    assert (found.train, found.other) == tuple(f"test_tipc/data/{name}" for name in folders)
+def test_options_hold_the_folders_of_the_files_case():
+    found = options_of(str(ROOT / "test_tipc/configs/mvf/train_infer_python.txt"), "lite_train_whole_infer").data
+    assert (found.train, found.other) == ("test_tipc/data/mini_ucf", "test_tipc/data/whole_ucf")
 
 
 def test_a_file_without_a_case_has_the_modes_folders(tmp_path):

@@ -2,7 +2,6 @@
 
 import re
 import sys
-from pathlib import Path
 
 import pytest
 from chain_samples import kind_sample
@@ -66,8 +65,7 @@ def test_a_section_without_words_for_the_static_graph_is_not_compared_with_itsel
 
 
 def test_a_command_that_the_original_runs_first_is_told_and_not_run(tmp_path):
-    sample = Path(__file__).parents[1] / "conformance/kind_samples/dy2static/paddlenlp.txt"
-    text = sample.read_text(encoding="utf-8")
+    text = kind_sample("dy2static", "paddlenlp")
     plan = planned(tmp_path, text, suite="paddlenlp")
     assert [one.step for one in plan.commands] == ["train"] * 4 + ["compare"]
     (note,) = [note for note in plan.notes if "run it before the chain" in note]

@@ -1,7 +1,6 @@
 """Plans of paddle2onnx chains, and how their outputs are compared."""
 
 import runpy
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -54,11 +53,8 @@ def test_no_inference_program_is_no_inference(tmp_path):
     assert [one.step for one in plan.commands] == ["convert", "compare"]
 
 
-OCR = Path(__file__).parents[1] / "conformance/kind_samples/paddle2onnx/paddleocr.txt"
-
-
 def test_ocr_infers_with_all_that_was_converted_and_compares_each(tmp_path):
-    text = OCR.read_text(encoding="utf-8")
+    text = kind_sample("paddle2onnx", "paddleocr")
     plan = planned(tmp_path, text, suite="paddleocr")
     ids = [one.id for one in plan.commands]
     assert [one.step for one in plan.commands] == ["convert", "convert", "infer", "infer", "compare", "compare"]

@@ -157,11 +157,6 @@ def test_a_tolerance_that_says_nothing_is_refused(tmp_path, lines, said):
     assert caught.value.line
 
 
-def test_a_lost_line_is_refused_by_its_place(tmp_path):
-    with pytest.raises(ParamsError, match="batch_num"):
-        planned(tmp_path, SEG.replace("--batch_num:1\n", ""), "paddleseg")
-
-
 # The outputs
 
 

@@ -1,15 +1,12 @@
 """What lint finds in files, and what it says about lines."""
 
-from pathlib import Path
-
 import pytest
-from chain_samples import ALIGNMENT, CORPUS, TEMPLATE, TUTORIAL, edit
+from chain_samples import ALIGNMENT, CORPUS, ROOT, TEMPLATE, TUTORIAL, edit
 
 from tipchain.chain import slots
 from tipchain.chain.lint import lint_file
 from tipchain.modes import Mode
 
-ROOT = Path(__file__).resolve().parents[2]
 CLAS = "PaddleClas/test_tipc/configs/AlexNet/AlexNet_train_infer_python.txt"
 
 

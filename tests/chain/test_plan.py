@@ -123,12 +123,6 @@ def test_whole_infer_exports_into_the_run_and_infers_there():
     assert infer.needs == (export.id,)
 
 
-def test_whole_infer_uses_a_model_without_export_as_it_is():
-    plan = make(edit(TEMPLATE, ("infer_export", "infer_export:null")), Mode.WHOLE_INFER)
-    assert {command.step for command in plan.commands} == {"infer"}
-    assert "--model=./weights/net.pdparams" in plan.commands[0].argv
-
-
 # null, nothing planned
 
 

@@ -3,9 +3,9 @@
 import argparse
 import os
 import sys
-from pathlib import Path
 
 import pytest
+from chain_samples import ROOT
 
 from tipchain.cli import main
 from tipchain.commands.init import input_line, read_input, short_case
@@ -47,7 +47,6 @@ def nothing():
 def crash():
     os.kill(os.getpid(), signal.SIGKILL)
 """
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture

@@ -67,15 +67,9 @@ def test_what_is_no_time_is_refused(text):
         seconds(text)
 
 
-@pytest.fixture
-def without_frameworks(tmp_path, monkeypatch):
-    """An empty folder, and a doctor that starts no framework."""
+def test_json_to_a_file_leaves_the_text(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(doctor, "check_framework", lambda name: _absent(name, "", ""))
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.mark.usefixtures("without_frameworks")
-def test_json_to_a_file_leaves_the_text(capsys):
     main(["doctor", "--json", "found.json"])
     told = capsys.readouterr()
     assert told.out.startswith("tipchain ")

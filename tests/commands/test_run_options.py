@@ -96,16 +96,9 @@ def test_fail_fast_stops_where_keep_going_does_not():
     assert [one["outcome"] for one in report()["results"]][:2] == ["PASS", "FAIL"]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--jobs", "0"], "'0' is not a number of commands, 1 or more"),
-        (["--timeout", "-1"], "'-1' is not a time such as 90s, 30m or 2h"),
-    ],
-)
-def test_wrong_options_are_2(options, message, capsys):
-    assert run(*options) == 2
-    assert message in capsys.readouterr().err
+def test_wrong_options_are_2(capsys):
+    assert run("--jobs", "0") == 2
+    assert "'0' is not a number of commands, 1 or more" in capsys.readouterr().err
     assert not OUT.exists()
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from chain_samples import edit, stub
+from chain_samples import edit, lay_params, stub
 
 from tipchain.chain.gpus import Gpus
 from tipchain.chain.profiles import get_suite
@@ -166,10 +166,7 @@ def prepare(chain, root):
     for folder in chain.folders:
         (root / folder).mkdir(parents=True, exist_ok=True)
     text = (SAMPLES / chain.suite / f"{chain.sample}.txt").read_text()
-    text = edit(text, ("gpu_list", "gpu_list:-1"), *chain.changes)
-    params = root / "test_tipc/configs/net/train_infer_python.txt"
-    params.parent.mkdir(parents=True)
-    params.write_text(text)
+    params = lay_params(root, edit(text, ("gpu_list", "gpu_list:-1"), *chain.changes))
     rules = " ".join(f"'{'|'.join(rule)}'" for rule in (chain.train, chain.export))
     told = {name: getattr(chain, name) for name in ("infer", "prints", "writes", "evaluates")}
     body = STUB.format(rules=rules, **told)

@@ -105,10 +105,6 @@ def test_the_lines_that_led_there_are_told(capsys):
     assert f"  called from: {lines_here('return boom()')}\n  in: the port" in capsys.readouterr().err
 
 
-def recurse():
-    return recurse()
-
-
 def build_net(width):
     return width
 

@@ -5,18 +5,14 @@ from tipchain.core.images import class_names, read_split, split_file
 from tipchain.errors import DataError
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    return write_ucf(tmp_path_factory.mktemp("ucf"), lists="annotations")
-
-
 def lists(folder, train="A/v_A_g08_c01 3 0\n", val="A/v_A_g01_c01 3 0\n"):
     for split, text in (("train", train), ("val", val)):
         (folder / f"mine_{split}_split_1_rawframes.txt").write_text(text)
     return folder
 
 
-def test_a_split_in_its_files_order(made):
+def test_a_split_in_its_files_order(tmp_path):
+    made = write_ucf(tmp_path / "ucf", lists="annotations")
     videos = read_split(made, "train")
     assert [video.folder.name[-7:] for video in videos] == 2 * ["g08_c01", "g08_c02", "g09_c01"]
     assert [(video.frames, video.label) for video in videos] == 3 * [(7, 0)] + 3 * [(8, 1)]

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from history_samples import ERROR, FAIL, PASS, SKIP, cause, fill, history_in, item, judged, night, trained
+from history_samples import ERROR, FAIL, PASS, SKIP, cause, fill, item, judged, night, trained
 from programs import commit_once_more, git
 
 from tipchain.core.quantities import FigureKind, figure_kind
@@ -12,11 +12,6 @@ from tipchain.history.entries import find_entry
 from tipchain.history.render import changes_json, changes_text, first_text
 from tipchain.history.schema import CommandFacts
 from tipchain.nightly.origin import commits_between
-
-
-@pytest.fixture
-def history(tmp_path):
-    return history_in(tmp_path)
 
 
 def changed(history, root, against: str = "") -> Changes | None:

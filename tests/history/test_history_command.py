@@ -121,9 +121,7 @@ def test_starting_up_loads_no_database():
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
 
 
-@pytest.fixture
-def causes(project):
-    """The history with causes of two more nights."""
+def test_causes_are_shown(project, capsys):
     history = History(place_of(project))
     first = item(
         "a", FAIL, causes=[cause(), cause("unknown", layer="", file="", line=0, fix="", explained=float("nan"))]
@@ -131,9 +129,6 @@ def causes(project):
     history.add(night(3, commit="c3"), [first])
     other = cause("padding", layer="stem.conv", file="net/other_50%.py", checks=1)
     history.add(night(4, title="nets"), [item("b", FAIL, causes=[other])])
-
-
-def test_causes_are_shown(causes, capsys):
     assert "  cause: `epsilon` is wrong (port.py:3)" in out(capsys, "show", "suite-003", "a")
     assert "cause: `epsilon` is wrong" in out(capsys, "show", "suite-003")
     assert [

@@ -3,8 +3,7 @@
 import os
 from dataclasses import replace
 
-import pytest
-from history_samples import FAIL, PASS, fill, history_in, item, judged, night, plan
+from history_samples import FAIL, PASS, fill, item, judged, night, plan
 
 from tipchain.cli import main
 from tipchain.history.changes import changes
@@ -15,11 +14,6 @@ from tipchain.nightly.items import ShardPart, share
 from tipchain.nightly.nights import begin_night
 
 PART = ShardPart(share=1, of=2, title="suite", manifest="0", commit="c", cut="x", night="1")
-
-
-@pytest.fixture
-def history(tmp_path):
-    return history_in(tmp_path)
 
 
 def shared(number: int, share: int, **more: str):

@@ -21,11 +21,6 @@ ITEMS = 24
 SCRIPT = 'n=$0; echo begun >> "$n.ran"; sleep 0.0$((n % 7 + 1)); echo done >> "$n.ran"'
 
 
-def write_stubs(folder):
-    commands = [{"id": f"i{number}", "argv": ["/bin/sh", "-c", SCRIPT, str(number)]} for number in range(ITEMS)]
-    return write_manifest(folder, defaults={"timeout": "20s"}, commands=commands)
-
-
 def begin(folder, *words):
     """Start the command line; it has a session of its own, as a cron job does."""
     return start(folder, *words, "suite.yaml", "--jobs", "2", start_new_session=True)
@@ -62,7 +57,8 @@ def children(pid):
 def kill_all_over(folder, kills, seed):
     """Begin a night and kill its coordinator, or an item, at random moments; end it; check what is left."""
     chance = random.Random(seed)
-    write_stubs(folder)
+    commands = [{"id": f"i{number}", "argv": ["/bin/sh", "-c", SCRIPT, str(number)]} for number in range(ITEMS)]
+    write_manifest(folder, defaults={"timeout": "20s"}, commands=commands)
     before, settled, item_kills = {}, {}, 0
     words = ("run",)
     for number in range(kills):

@@ -1,16 +1,15 @@
 """Manifests: what they say, and what is said of wrong ones."""
 
 import re
-from pathlib import Path
 
 import pytest
+from chain_samples import ROOT
 
 from tipchain.core.quantities import duration, parse_mebibytes, parse_seconds
 from tipchain.errors import ManifestError
 from tipchain.nightly.expand import expand
 from tipchain.nightly.manifest import load_manifest
 
-ROOT = Path(__file__).resolve().parents[2]
 WHOLE = """\
 name: suite
 defaults: {timeout: 30m, memory: 1GiB, tags: [all], env: {A: 1, B: x}, resources: {fast: 1, big: 2}}

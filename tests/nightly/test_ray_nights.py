@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed")
 
-from chain_samples import PROGRAM, TEMPLATE, lay_programs
+from chain_samples import PROGRAM, TEMPLATE, lay_params, lay_programs
 from programs import await_
 from ray_cluster import RayCluster, free_port
 from stub_nights import begin, command, run_night, start, tipchain, write_manifest
@@ -44,9 +44,7 @@ def executor(cluster, monkeypatch):
 
 def write_suite(folder: Path) -> None:
     """Write a project with a chain and commands that end in all ways that there are."""
-    params = folder / "test_tipc/configs/net/train_infer_python.txt"
-    params.parent.mkdir(parents=True)
-    params.write_text(TEMPLATE)
+    lay_params(folder, TEMPLATE)
     lay_programs(folder, PROGRAM)
     shell = ["/bin/sh", "-c"]
     commands = [

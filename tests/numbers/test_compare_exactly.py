@@ -100,12 +100,6 @@ def _root(value):
     return Fraction(math.isqrt(int(value * (1 << shift))), 1 << shift // 2)
 
 
-def slack_of(*arrays):
-    # One rounding each of the subtraction, the modulus and the bound, in the type that the rule names.
-    narrow = all(array.dtype.kind == "f" and array.dtype.itemsize <= 4 for array in arrays)
-    return Fraction(1, 2**20) if narrow else Fraction(1, 2**48)
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_no_verdict_is_wrong_by_more_than_rounding(seed):
     generator = np.random.default_rng(seed)
@@ -117,7 +111,9 @@ def test_no_verdict_is_wrong_by_more_than_rounding(seed):
         rtol, atol = (float(generator.choice(BOUNDS)) for _ in range(2))
         (verdict,) = compare({"a": expected}, {"a": actual}, Tolerance(rtol=rtol, atol=atol))
         told[verdict.outcome] += 1
-        slack = slack_of(expected, actual)
+        # One rounding each of the subtraction, the modulus and the bound, in the type that the rule names.
+        narrow = all(array.dtype.kind == "f" and array.dtype.itemsize <= 4 for array in (expected, actual))
+        slack = Fraction(1, 2**20) if narrow else Fraction(1, 2**48)
         wrong = [outside(e, a, rtol=rtol, atol=atol, slack=1 + slack) for e, a in zip(expected, actual, strict=True)]
         if verdict.outcome is Outcome.PASS:
             assert not any(wrong), (expected, actual, rtol, atol, verdict)

@@ -13,6 +13,7 @@ import zipfile
 import numpy as np
 import pytest
 from numpy.lib import format as npy
+from pickles import Call
 from programs import completed
 
 from tipchain.errors import RecordError
@@ -144,21 +145,13 @@ def test_unreadable_meta_is_an_error(tmp_path, text):
         load_record(tmp_path / "x.npy")
 
 
-class Evil:
-    def __init__(self, function, *args):
-        self.call = (function, args)
-
-    def __reduce__(self):
-        return self.call
-
-
 @pytest.mark.parametrize("protocol", [2, 5])
 @pytest.mark.parametrize(
     ("value", "found"),
     [
-        (Evil(os.system, "exit 1"), r"a call of (posix|nt)\.system"),
-        ({"a": Evil(eval, "1")}, r"a call of (builtins|__builtin__)\.eval"),
-        ({"a": Evil(np.load, "x")}, r"a call of numpy\S*\.load"),
+        (Call(os.system, "exit 1"), r"a call of (posix|nt)\.system"),
+        ({"a": Call(eval, "1")}, r"a call of (builtins|__builtin__)\.eval"),
+        ({"a": Call(np.load, "x")}, r"a call of numpy\S*\.load"),
         ({"a": [1, 2]}, "a value of type list at 'a'"),
         ({"a": {"b": "text"}}, "a value of type str at 'a/b'"),
         ({"a": np.array([{}, 1], dtype=object)}, "an object array of shape"),
@@ -175,7 +168,7 @@ def test_nothing_but_arrays_is_read_and_nothing_is_run(tmp_path, value, found, p
 
 def test_reading_runs_no_code(tmp_path):
     marker = tmp_path / "ran"
-    write_pickled(tmp_path / "x.npy", {"a": Evil(builtins.open, str(marker), "w")})
+    write_pickled(tmp_path / "x.npy", {"a": Call(builtins.open, str(marker), "w")})
     with pytest.raises(RecordError):
         load_record(tmp_path / "x.npy")
     assert not marker.exists()

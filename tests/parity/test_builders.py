@@ -100,19 +100,6 @@ def test_the_root_is_what_the_case_or_the_environment_says(case, tmp_path, monke
         load_case(made.path)
 
 
-@pytest.fixture
-def package(monkeypatch):
-    """A package of nobody's with a class, a function below it and names that are near."""
-    made = {}
-    for name in ("nobodys", "nobodys.nn", "nobodys.nn.functional", "nobodys._hidden"):
-        made[name] = ModuleType(name)
-        monkeypatch.setitem(sys.modules, name, made[name])
-    made["nobodys.nn"].CrossEntropyLoss = made["nobodys.nn"].Linear = type
-    made["nobodys.nn.functional"].cross_entropy = made["nobodys._hidden"].cross_entropy = len
-    made["nobodys.nn"].size = 3
-    return made["nobodys.nn"]
-
-
 @pytest.mark.parametrize(
     ("name", "near"),
     [
@@ -123,8 +110,15 @@ def package(monkeypatch):
         ("wholly_different", []),
     ],
 )
-def test_what_may_have_been_meant(package, name, near):
-    assert candidates(package, name) == near
+def test_what_may_have_been_meant(monkeypatch, name, near):
+    made = {}
+    for module in ("nobodys", "nobodys.nn", "nobodys.nn.functional", "nobodys._hidden"):
+        made[module] = ModuleType(module)
+        monkeypatch.setitem(sys.modules, module, made[module])
+    made["nobodys.nn"].CrossEntropyLoss = made["nobodys.nn"].Linear = type
+    made["nobodys.nn.functional"].cross_entropy = made["nobodys._hidden"].cross_entropy = len
+    made["nobodys.nn"].size = 3
+    assert candidates(made["nobodys.nn"], name) == near
 
 
 @pytest.fixture

@@ -209,7 +209,6 @@ def test_what_a_users_module_raises_while_it_is_imported_has_its_place(tmp_path,
 @pytest.mark.parametrize(
     ("text", "stages"),
     [
-        ("forward", ("forward",)),
         ("01|02", ("forward", "data")),
         ("5", ("backward", "train")),
         ("loss, 01", ("forward", "loss")),

@@ -99,7 +99,6 @@ def test_processes_that_take_too_long_are_ended(side, tmp_path):
 
 @pytest.mark.frameworks
 def test_batch_statistics_of_shares_are_refused(side, tmp_path):
-
     with pytest.raises(UsageError, match=r"features.1 would take the statistics of each process's own share"):
         record("distributed", bench_of(side, tmp_path, training=True))
 
@@ -145,24 +144,17 @@ def test_where_rounding_moves_one_process_as_far_nothing_fails(tmp_path):
     for change, loss, found in ((1.05, 2.01, "PASS"), (1.5, 2.1, "FAIL")):
         judged = judge_recorded(tmp_path, LOSS | {"loss_0": np.array([loss])}, LOSS, updated(change), one, AGREE)
         assert outcomes(judged)["loss_0"] == found
-    one["noise/parameter/a"] = np.array(3e-4)
-    assert outcomes(judge_recorded(tmp_path, LOSS, LOSS, updated(1.02), one, AGREE))["parameter/a"] == "PASS"
-    one["noise/parameter/a"] = np.array(1e-2)
-    assert outcomes(judge_recorded(tmp_path, LOSS, LOSS, updated(1.5), one, AGREE))["parameter/a"] == "SKIP"
-    one["noise/parameter/a"] = np.array(1e-4)
-    assert outcomes(judge_recorded(tmp_path, LOSS, LOSS, updated(1.5), one, AGREE))["parameter/a"] == "FAIL"
+    for noise, change, found in ((3e-4, 1.02, "PASS"), (1e-2, 1.5, "SKIP"), (1e-4, 1.5, "FAIL")):
+        one["noise/parameter/a"] = np.array(noise)
+        judged = judge_recorded(tmp_path, LOSS, LOSS, updated(change), one, AGREE)
+        assert outcomes(judged)["parameter/a"] == found, noise
 
 
-def test_a_loss_that_sums_is_explained(tmp_path):
-    port = {**LOSS, "loss_0": np.array([1.0])}
-    judged = judge_recorded(tmp_path, port, LOSS, updated(1.0), updated(1.0), AGREE)
-    assert "1/2 of one process's: it is a sum over the batch" in reasons(judged)["loss_0"]
-
-
-def test_a_rate_that_grows_with_the_processes_is_explained(tmp_path):
-    port = {**LOSS, "lr_0": np.array([0.2])}
-    judged = judge_recorded(tmp_path, port, LOSS, updated(1.0), updated(1.0), AGREE)
-    assert "2 times one process's: something scales it by the number of processes" in reasons(judged)["lr_0"]
+def test_a_loss_that_sums_and_a_rate_that_grows_with_the_processes_are_explained(tmp_path):
+    port = {"loss_0": np.array([1.0]), "lr_0": np.array([0.2])}
+    found = reasons(judge_recorded(tmp_path, port, LOSS, updated(1.0), updated(1.0), AGREE))
+    assert "1/2 of one process's: it is a sum over the batch" in found["loss_0"]
+    assert "2 times one process's: something scales it by the number of processes" in found["lr_0"]
 
 
 def test_what_a_process_reports_before_it_ends_is_the_groups_error(tmp_path):

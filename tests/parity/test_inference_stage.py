@@ -183,19 +183,14 @@ def test_outputs_too_small_for_the_tolerance_prove_nothing(side, tmp_path):
 @needs_onnx
 def test_an_operator_without_a_converter_is_an_error_of_the_onnx_half_alone(side, tmp_path):
     """paddle2onnx aborts its process."""
-    reason = not_converted(judge(side, tmp_path, "Spectrum", onnx=True))
-    assert "SIGABRT while converting it" in reason
-    assert "; paddle2onnx does not list: real; " in reason
-
-
-def not_converted(judged):
-    """Return why the ONNX half, and nothing else, went wrong."""
+    judged = judge(side, tmp_path, "Spectrum", onnx=True)
     found = outcomes(judged)
     assert found.pop("onnx") == "ERROR"
     assert set(found.values()) == {"PASS"}
     reason = reasons(judged)["onnx"]
     assert "; `inference: {onnx: false}` in the case leaves ONNX out; " in reason
-    return reason
+    assert "SIGABRT while converting it" in reason
+    assert "; paddle2onnx does not list: real; " in reason
 
 
 def test_missing_packages_are_a_skip_with_the_way_to_get_them(side, tmp_path, monkeypatch):

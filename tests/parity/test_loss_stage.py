@@ -45,10 +45,6 @@ def twice(build, args):
     return lambda output, label: build(**args)(paddle.nn.functional.softmax(output), label)
 
 
-def without(name):
-    return lambda build, args: build(**{key: value for key, value in args.items() if key != name})
-
-
 def of_class_zero(build, args):
     """Take ignored samples for class 0."""
     import paddle
@@ -60,7 +56,7 @@ def of_class_zero(build, args):
 
 FAULTS = {
     "softmax twice": (twice, {"", "smoothed", "weighted", "ignoring", "soft"}),
-    "no weights": (without("weight"), {"weighted"}),
+    "no weights": (lambda build, args: build(**{**args, "weight": None}), {"weighted"}),
     "wrong ignore_index": (of_class_zero, {"ignoring"}),
 }
 

@@ -2,17 +2,16 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 import yaml
+from chain_samples import ROOT
 from tiny_project import TinyProject, make_tiny_project
 
 from tipchain.parity.case import load_case
 from tipchain.prepare.data import prepare_data
 
 pytestmark = pytest.mark.frameworks
-ROOT = Path(__file__).resolve().parents[2]
 CASES = sorted((ROOT / "configs").glob("*.yaml"))
 SEEDS = range(10)
 

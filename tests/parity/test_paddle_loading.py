@@ -1,14 +1,13 @@
 """Loading Paddle's batches: an exception in a data set arrives where the batches are used, and nothing hangs."""
 
 import sys
-from pathlib import Path
 
 import forking
 import pytest
+from chain_samples import ROOT
 from programs import completed
 
 pytestmark = pytest.mark.frameworks
-ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import sys
 import numpy as np

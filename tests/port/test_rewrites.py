@@ -103,11 +103,6 @@ def changed(edits):
             lacking("Norm", "normalized_shape"),
             ["return F.layer_norm(x, self._normalized_shape, self.weight, self.bias, self._epsilon)"],
         ),
-        (
-            "F.layer_norm",
-            lacking("Norm", "eps"),
-            ["return F.layer_norm(x, self._normalized_shape, self.weight, self.bias, self._epsilon)"],
-        ),
         ("out_features", lacking("Linear", "out_features"), ["return x / self.linear.weight.shape[1]"]),
         ("attend", unexpected("MultiHeadAttention.forward", "need_weights"), ["x = self.attend(F.relu6(x, dim=1))"]),
         ("attend", unexpected("relu6", "dim"), ["x = self.attend(F.relu6(x, axis=1), need_weights=False)"]),

@@ -93,19 +93,11 @@ def test_two_makings_give_the_same_bytes(root):
     assert contents(folder_of(root)) == before
 
 
-def shorten(folder):
-    an_image(folder).write_bytes(b"")
-
-
 def flip(folder):
     path = an_image(folder)
     content = bytearray(path.read_bytes())
     content[40] ^= 1
     path.write_bytes(content)
-
-
-def lose(folder):
-    an_image(folder).unlink()
 
 
 def lose_manifest(folder):
@@ -125,9 +117,9 @@ def half_make(folder):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (shorten, r"is damaged\n  found: 0 bytes"),
+        (lambda folder: an_image(folder).write_bytes(b""), r"is damaged\n  found: 0 bytes"),
         (flip, "checksum"),
-        (lose, r"\.png: is missing"),
+        (lambda folder: an_image(folder).unlink(), r"\.png: is missing"),
         (cut_manifest, "half-made"),
         (half_make, "half-made"),
     ],

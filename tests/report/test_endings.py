@@ -292,8 +292,10 @@ def test_pages_and_logs_are_named_where_they_are(tmp_path, monkeypatch):
     ]
 
 
-def monstrous(causes: int, notes: int, length: int, *, chain: bool) -> RunReport:
-    """Return a report of thousands of failed checks with long paths, messages and many causes."""
+@pytest.mark.parametrize(("causes", "notes", "length", "chain"), list(product((0, 9), (0, 30), (60,), (False, True))))
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_no_end_is_cut_and_every_line_has_room(causes, notes, length, chain, interrupted):
+    """Of a report of thousands of failed checks with long paths, messages and many causes."""
     path = ".".join(["blocks"] * length)
     subjects = [f"{stage}/{path}.{number}" for stage in STAGES for number in range(300)]
     long = replace(
@@ -310,7 +312,7 @@ def monstrous(causes: int, notes: int, length: int, *, chain: bool) -> RunReport
         command(f"train[{path}{number}]", f"step{number}", Outcome.FAIL, "why " * length, tail=("t" * 300,) * 40)
         for number in range(40)
     ]
-    return aligned(
+    report = aligned(
         *(fail(subject, "not close " * length) for subject in subjects),
         fail("odd/x"),
         run="r" * length,
@@ -319,13 +321,8 @@ def monstrous(causes: int, notes: int, length: int, *, chain: bool) -> RunReport
         undiagnosed="why " * length,
         results=tuple(results) if chain else (),
         title="t" * length + ".yaml",
+        interrupted=interrupted,
     )
-
-
-@pytest.mark.parametrize(("causes", "notes", "length", "chain"), list(product((0, 9), (0, 30), (60,), (False, True))))
-@pytest.mark.parametrize("interrupted", [False, True])
-def test_no_end_is_cut_and_every_line_has_room(causes, notes, length, chain, interrupted):
-    report = replace(monstrous(causes, notes, length, chain=chain), interrupted=interrupted)
     text = render_ending(report)
     lines = text.splitlines()
     assert all(len(line) <= 80 or max(map(len, line.split())) > 30 for line in lines)

@@ -1,12 +1,11 @@
 import ast
-from pathlib import Path
 
 import list_constants as table
 import pytest
+from chain_samples import ROOT
 
 from tipchain.numbers import tolerance
 
-ROOT = Path(__file__).resolve().parents[2]
 EXPLAINING = ("explain/locate", "explain/causes", "explain/preflight", "live")
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from pathlib import Path
 
 import pytest
+from chain_samples import ROOT
+from pickles import Call
 from programs import completed, half_full_disk
 from stage_records import load_both
 
@@ -19,7 +20,6 @@ from tipchain.weights.files import load_paddle_weights
 from tipchain.weights.sides import torch_view
 
 pytestmark = pytest.mark.frameworks
-ROOT = Path(__file__).resolve().parents[2]
 CASE = ROOT / "tests/cases/tiny/tiny.yaml"
 
 
@@ -74,23 +74,13 @@ def test_paddle_layers_of_unknown_types_are_refused(sides):
         list(torch_view(port))
 
 
-class Bomb:
-    """Unpickling it would write a file."""
-
-    def __init__(self, target: Path) -> None:
-        self.target = target
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.target),)
-
-
 def test_pickles_that_would_run_code_are_refused_and_not_run(sides, models, tmp_path):
     torch, *_ = sides
     reference, port = models
-    torch.save({"head.bias": Bomb(tmp_path / "ran")}, tmp_path / "bomb.pth")
+    torch.save({"head.bias": Call(os.mkdir, str(tmp_path / "ran"))}, tmp_path / "bomb.pth")
     with pytest.raises(WeightsError, match="no complete torch weight file"):
         convert_file(reference, tmp_path / "bomb.pth", port, tmp_path / "out.pdparams")
-    (tmp_path / "bomb.pdparams").write_bytes(pickle.dumps({"head.bias": Bomb(tmp_path / "ran")}))
+    (tmp_path / "bomb.pdparams").write_bytes(pickle.dumps({"head.bias": Call(os.mkdir, str(tmp_path / "ran"))}))
     with pytest.raises(WeightsError, match="mkdir"):
         load_paddle_weights(port, tmp_path / "bomb.pdparams")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bomb.pdparams", "bomb.pth"]

@@ -7,6 +7,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from pickles import Call
 
 from tipchain.errors import WeightsError
 from tipchain.weights.files import load_torch_weights, read_paddle_file, read_torch_state
@@ -158,20 +159,12 @@ def test_compressed_entries_and_other_archives_are_refused(tmp_path):
     refuse(path, "a file that torch.save did not write")
 
 
-class Spelled:
-    def __init__(self, function, *args):
-        self.call = (function, args)
-
-    def __reduce__(self):
-        return self.call
-
-
 def test_a_dtype_out_of_a_file_is_never_built(tmp_path):
     # numpy.dtype.__setstate__ believes what it is told: addresses of fields, and of what a structured array points to.
     for state in [(3, "|", None, ("a",), {"a": (np.dtype(object), 0)}, 8, 1, 27), (3, "|", None, None, None, 8, 1, 63)]:
-        dtype = Spelled(np.dtype, "V8", False, True)
+        dtype = Call(np.dtype, "V8", False, True)
         dtype.call = (*dtype.call, state)
-        array = Spelled(np.zeros(1).__reduce__()[0], np.ndarray, (0,), b"b")
+        array = Call(np.zeros(1).__reduce__()[0], np.ndarray, (0,), b"b")
         array.call = (*array.call, (1, (1,), dtype, False, struct.pack("<Q", 0x4141414141414141)))
         (tmp_path / "a.pdparams").write_bytes(pickle.dumps({"a": array}, 4))
         with pytest.raises(WeightsError, match="an array of dtype 'V8'"):
