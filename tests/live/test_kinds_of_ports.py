@@ -89,37 +89,28 @@ def test_a_missing_detach_is_told_that_all_turns_of_a_loop_lack():
     assert cause.place.code in ("made = net.a(x[:, turn] + kept)", "kept = kept + made")
 
 
-class Scores(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.codes = torch.nn.Parameter(torch.randn(5, 8))
-
-    def forward(self, x):
-        return (x**2).sum(-1, keepdim=True) - 2 * x @ self.codes.T
-
-
-class PortedScores(paddle.nn.Layer):
-    def __init__(self):
-        super().__init__()
-        self.codes = self.create_parameter([5, 8])
-
-    def forward(self, x):
-        length = paddle.sum(x * x, axis=-1, keepdim=True)
-        kept = paddle.to_tensor(self.codes.numpy().astype("float32"))  # it has no float64
-        return length.astype("float32") - paddle.matmul(x.astype("float32"), kept, transpose_y=True)
-
-
 def test_code_that_runs_in_float32_alone_is_explained_in_float32():
-    reference = model(torch, lambda nn: {"a": nn.Linear(8, 8), "scores": Scores()}, lambda net, x: net.scores(net.a(x)))
+    def ours(net, x):
+        return (x**2).sum(-1, keepdim=True) - 2 * net.codes(x)
+
+    def theirs(net, x):
+        length = paddle.sum(x * x, axis=-1, keepdim=True)
+        kept = paddle.to_tensor(net.codes.weight.numpy().astype("float32"))
+        return length.astype("float32") - paddle.matmul(x.astype("float32"), kept)
+
+    reference = model(
+        torch,
+        lambda nn: {"a": nn.Linear(8, 8), "b": model(torch, lambda nn: {"codes": nn.Linear(8, 5, bias=False)}, ours)},
+        lambda net, x: net.b(net.a(x)),
+    )
+    scores = model(paddle, lambda nn: {"codes": nn.Linear(8, 5, bias_attr=False)}, theirs)
     port = model(
-        paddle,
-        lambda nn: {"a": nn.Linear(8, 8), "scores": PortedScores()},
-        lambda net, x: net.scores(net.a(x.astype("float32"))),
+        paddle, lambda nn: {"a": nn.Linear(8, 8), "b": scores}, lambda net, x: net.b(net.a(x.astype("float32")))
     )
     cause = told(reference, port, ROWS)
     assert "2" in cause.message
     assert cause.explained > 0.99
-    assert "kept, transpose_y=True" in cause.place.code
+    assert "paddle.matmul(x.astype" in cause.place.code
 
 
 def steps(side, per_call):
