@@ -64,7 +64,7 @@ class Live:
         if equal:
             self.equal(reference, port)
         given = inputs if isinstance(inputs, dict) else {"args": inputs}
-        locator = Locator(self.sides, self.stores[-1], backward=backward)
+        locator = Locator(self.sides, self.stores[-1], backward=backward, training=reference.training)
         return locator.locate(reference, port, read_inputs(given), **options)
 
     def check(self, reference: Any, port: Any, *arrays: Any) -> list[Any]:

@@ -10,6 +10,7 @@ from live_nets import copy_and_align
 import tipchain
 from tipchain.core import progress as pacing
 from tipchain.errors import Outcome
+from tipchain.explain.preflight.trials import LayerTrial
 
 INPUT = {"args": np.random.default_rng(0).standard_normal((3, 6)).astype(np.float32)}
 
@@ -93,15 +94,13 @@ def test_a_model_s_run_ends_with_the_layer_that_the_time_is_up_in(monkeypatch):
 
 @pytest.mark.parametrize("late", [False, True])
 def test_no_layer_is_tried_on_other_inputs_after_that(monkeypatch, late):
-    from tipchain.live import construction
-
-    weigh = construction.weigh
+    weigh = LayerTrial.weigh
 
     def weighing(*args):
         monkeypatch.setattr(pacing.Pace, "over", property(lambda _: late))
         return weigh(*args)
 
-    monkeypatch.setattr(construction, "weigh", weighing)
+    monkeypatch.setattr(LayerTrial, "weigh", weighing)
     reference = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.ReLU6()).eval()
     port = paddle.nn.Sequential(paddle.nn.Linear(6, 6), paddle.nn.ReLU())
     report = copy_and_align(reference, port, INPUT, within=3600)

@@ -173,8 +173,7 @@ def align(
         fault = asked.fault(built.reference_path, built.port_path, built.message)
         first = replace(fault, direction="construction")
     told = [with_stage(one, report) for one in sorted(report.diagnoses, key=lambda one: not one.is_known)]
-    classes = (type(one) for one in asked.models)
-    ours, theirs = (f"{one.__module__}.{one.__qualname__}" for one in classes)
+    ours, theirs = (f"{one.__module__}.{one.__qualname__}" for one in map(type, asked.models))
     when, at = datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"), _commit(Path.cwd())
     return replace(
         report,
@@ -208,7 +207,12 @@ def _compare(asked: LiveRequest, results: LiveResults, store: Store) -> None:
     layers = None if located is None or differs_in_double_alone(asked, results, located) else located
     results.run("preflight", check_construction, asked, results, pairs, tensors, layers, store)
     of_loss = None if located is None else results.run("loss", check_loss, asked, located)
-    if layers is not None and layers.losses and not results.passed("loss") and not results.pace.over:
+    if (
+        layers is not None
+        and layers.reference.loss is not None
+        and not results.passed("loss")
+        and not results.pace.over
+    ):
         layers = without_losses(asked, results, store, pairs, layers)
     other_draws = None
     if layers is not None:

@@ -36,7 +36,7 @@ def check_models(reference: object, port: object) -> None:
         )
     for where, model, (kind, name) in zip(("the reference", "the port"), (reference, port), kinds, strict=True):
         if not isinstance(model, kind):
-            raise UsageError(f"{where} is a {_kind(model)}\n  expected: a {name}")
+            raise UsageError(f"{where} is a {type(model).__name__}\n  expected: a {name}")
 
 
 def as_inputs(inputs: object) -> Mapping[str, object]:
@@ -55,7 +55,7 @@ def as_inputs(inputs: object) -> Mapping[str, object]:
     if isinstance(inputs, np.ndarray | np.generic) or (framework_of(inputs) and hasattr(inputs, "numpy")):
         return {ARGS: _as_arrays(inputs)}
     raise UsageError(
-        f"inputs is a {_kind(inputs)}\n"
+        f"inputs is a {type(inputs).__name__}\n"
         "  expected: an array, a tensor, a tuple or dict of them, or the path of a .npz file"
     )
 
@@ -115,7 +115,7 @@ def check_pair(name: str, given: object, *, lacking: bool = False, called: bool 
     if given is None:
         return
     if not isinstance(given, tuple | list) or len(given) != 2:
-        what = f"{len(given)} things" if isinstance(given, tuple | list) else f"one {_kind(given)}"
+        what = f"{len(given)} things" if isinstance(given, tuple | list) else f"one {type(given).__name__}"
         raise UsageError(f"{name} is {what}\n  expected: a pair, {name}=(torch's, Paddle's)")
     if not called:
         return
@@ -124,7 +124,7 @@ def check_pair(name: str, given: object, *, lacking: bool = False, called: bool 
             continue
         if not callable(one):
             raise UsageError(
-                f"{name}: {whose} is a {_kind(one)}\n  expected: a callable{' or None' if lacking else ''}"
+                f"{name}: {whose} is a {type(one).__name__}\n  expected: a callable{' or None' if lacking else ''}"
             )
     for whose, one, other in zip(WHOSE, given, reversed(FRAMEWORKS), strict=True):
         if framework_of(one) == other:
@@ -158,7 +158,3 @@ def framework_of(value: object) -> str:
     names = [getattr(inner, "__module__", None), *(one.__module__ for one in kinds)]
     roots = [str(one).partition(".")[0] for one in names]
     return next((one for one in roots if one in FRAMEWORKS), "")
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__

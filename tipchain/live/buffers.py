@@ -79,9 +79,9 @@ def check_buffers(
     for name in (one for one in ours.after if one in theirs.after and (ours.moved(one) or theirs.moved(one))):
         expected, actual = ours.after[name], theirs.after[name]
         # What was another one before the preflight tells.
-        if expected.shape == actual.shape and relative(ours.before[name], theirs.before[name]) <= limit:
-            off[name] = relative(expected, actual)
-    off = {name: apart for name, apart in off.items() if not apart <= limit}
+        same = expected.shape == actual.shape and relative(ours.before[name], theirs.before[name]) <= limit
+        if same and not (apart := relative(expected, actual)) <= limit:
+            off[name] = apart
     # What only one side moves is told first, then what is declared first.
     for name in sorted(off, key=lambda one: ours.moved(one) == theirs.moved(one)):
         apart = off[name]

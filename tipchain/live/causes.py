@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from tipchain.core.language import many
 from tipchain.core.progress import Pace
@@ -104,11 +103,9 @@ def explain_layers(
     if it explains that one's error it is the cause of all. Other layers are tried with the causes of their type first.
     """
     places: dict[str, str] = {}
-    serious, faults = grave(findings), dict[str, LayerVerdict]()
-    for fault in verdicts:
-        if fault.at_fault:
-            faults.setdefault(fault.port_path, fault)
-    wrong = [one.port_path for one in verdicts if one.at_fault and one.direction == "forward"]
+    serious, at_fault = grave(findings), [one for one in verdicts if one.at_fault]
+    faults = {path: ones[0] for path, ones in group_by(at_fault, lambda one: one.port_path).items()}
+    wrong = [one.port_path for one in at_fault if one.direction == "forward"]
 
     def search(path: str, verdict: LayerVerdict, like: Sequence[Diagnosis]) -> list[Diagnosis]:
         shown, within = located.shown(verdict), [one for one in wrong if below(one, path) is not None]
@@ -151,9 +148,8 @@ def explain_layers(
         for cause in told:
             if cause.is_known:
                 places.setdefault(path, cause.port_path)
-            known = [other for other in found if other.is_known and cause.is_known]
-            same = next((other for other in known if _alike(other) == _alike(cause)), None)
-            if same is not None:
+            known = (other for other in found if other.is_known and cause.is_known)
+            if same := next((other for other in known if _alike(other) == _alike(cause)), None):
                 _joined(found, same, cause.port_path)
                 continue
             found.append(cause)
@@ -162,32 +158,20 @@ def explain_layers(
             if group is not None and cause.evidence.startswith(CONSTRUCTED):
                 settled[group] = cause
     for path, verdict in faults.items():
-        _tell_again(
-            found, path, by_type.get((verdict.reference_type, verdict.port_type), ()), partial(search, path, verdict)
-        )
+        # A layer whose fault was only shown joins a later one of its type, if what mends that one mends it, too.
+        kind = verdict.reference_type, verdict.port_type
+        edits = [one for one in by_type.get(kind, ()) if one.code not in DESCRIBING]
+        shown = next((one for one in found if one.code in DESCRIBING and one.layers == (path,)), None)
+        if shown is None or not edits:
+            continue
+        cause = search(path, verdict, edits)[0]
+        if same := next((one for one in found if one.code not in DESCRIBING and _alike(one) == _alike(cause)), None):
+            more = _joined(found, same, path)
+            first, second = sorted((found.index(shown), found.index(more)))
+            found[first] = more
+            del found[second]
     lines = {(one.code, one.name, one.port_path) for one in found if one.place}
     return [one for one in found if one.place or (one.code, one.name, one.port_path) not in lines], places
-
-
-def _tell_again(
-    found: list[Diagnosis],
-    path: str,
-    like: Sequence[Diagnosis],
-    search: Callable[[Sequence[Diagnosis]], Sequence[Diagnosis]],
-) -> None:
-    """Join a layer whose fault was only shown with a later one of its type, if what mends that one mends it, too."""
-    edits = [one for one in like if one.code not in DESCRIBING]
-    shown = next((one for one in found if one.code in DESCRIBING and one.layers == (path,)), None)
-    if shown is None or not edits:
-        return
-    cause = search(edits)[0]
-    same = next((one for one in found if one.code not in DESCRIBING and _alike(one) == _alike(cause)), None)
-    if same is not None:
-        more = _joined(found, same, path)
-        number = min(found.index(shown), found.index(more))
-        found.remove(shown)
-        found.remove(more)
-        found.insert(number, more)
 
 
 def placed(

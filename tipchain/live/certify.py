@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -48,15 +47,6 @@ class Fault:
     def caught(self) -> bool:
         """Whether a stage failed."""
         return bool(self.stages)
-
-    def plant(self, model: Model) -> None:
-        """Change the layer of a copy of the model."""
-        layers = dict(model.named_sublayers(include_self=True))
-        made = self.change(layers[self.port_path])
-        if made is not None:
-            above, _, name = self.port_path.rpartition(".")
-            layers[above]._sub_layers[name] = made  # noqa: SLF001
-            model.train() if model.training else model.eval()
 
 
 def faults_of(port: Model) -> list[Fault]:
@@ -101,13 +91,18 @@ def _of_layer(layer: Model) -> Iterator[tuple[str, str, Change]]:
         yield "missing-activation", "it is left out", lambda _: nn.Identity()
         yield "other-activation", f"{other.__name__} instead of {kind}", lambda _: other()
     own = dict(layer.named_parameters(include_sublayers=False))
-    for name, weight in list(own.items())[:1]:
+    if own:
+        name, weight = next(iter(own.items()))
         if len(weight.shape) > 1 and weight.shape[0] == weight.shape[1]:
             transposed = _write(name, lambda one: one.swapaxes(0, 1))
             yield "transposed-weight", f"its square {name} is transposed", transposed
         yield "scaled-weight", f"its {name} is 0.1 % larger", _write(name, lambda one: one * np.float32(1.001))
         yield "wrong-elements", f"one element of its {name} is another", _write(name, _one_element)
-        yield "frozen-parameters", f"its {name} is frozen", partial(_freeze, name)
+        yield (
+            "frozen-parameters",
+            f"its {name} is frozen",
+            lambda one: setattr(getattr(one, name), "stop_gradient", True),
+        )
     if "bias" in own and float(abs(own["bias"]).max()) > 0:
         yield "missing-bias", "its bias is zero", _write("bias", np.zeros_like)
 
@@ -128,10 +123,6 @@ def _one_element(array: Array) -> Array:
     changed = np.array(array)
     changed.reshape(-1)[array.size // 2] += np.abs(array).mean()
     return changed
-
-
-def _freeze(name: str, layer: Model) -> None:
-    getattr(layer, name).stop_gradient = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +220,12 @@ def certify(
         pace.tell("planting faults", number, len(chosen))
         model = copy.deepcopy(port)
         name_alike(port, model)
-        fault.plant(model)
+        layers = dict(model.named_sublayers(include_self=True))
+        made = fault.change(layers[fault.port_path])
+        if made is not None:
+            above, _, name = fault.port_path.rpartition(".")
+            layers[above]._sub_layers[name] = made  # noqa: SLF001
+            model.train() if model.training else model.eval()
         told = align(reference, model, inputs, **{**options, "causes": False})
         stages = tuple(name for name, outcome in told.stages.items() if outcome in BAD)
         first = told.first_divergence

@@ -14,7 +14,7 @@ from tipchain.explain.locate.matching import LayerPair
 from tipchain.explain.locate.trace import Store
 from tipchain.explain.preflight.construction import check, every_path
 from tipchain.explain.preflight.parameters import Tensors
-from tipchain.explain.preflight.trials import weigh
+from tipchain.explain.preflight.trials import LayerTrial
 from tipchain.framework_types import Model
 from tipchain.frameworks.randomness import attributes
 from tipchain.live.layers import locate
@@ -39,7 +39,7 @@ def check_construction(
         with suppress(Exception):  # a difference that is not weighed counts
             located = locate(asked, results.pace, store, pairs, losses=False)
     if located is not None:
-        findings = weigh(findings, located, asked.sides, asked.models, store, asked.seed, results.pace)
+        findings = LayerTrial(located, asked.sides, asked.models, store, asked.seed, results.pace).weigh(findings)
     results.report.findings[:] = findings
     grave = [one.message for one in findings if not one.harmless]
     if located is not None and located.elsewhere is not None:

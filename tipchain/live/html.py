@@ -40,7 +40,6 @@ SIGNS = {
         (Closeness.NOT_COMPARABLE, "?", "not comparable"),
     )
 }
-DIRECTIONS = ("forward", "backward")
 FEW = 24
 """A tree with no more rows than this is open from the start."""
 ALIKE = 4
@@ -93,10 +92,9 @@ def detail_sections(report: AlignmentReport) -> Iterator[PageSection]:
         }
         yield PageSection("findings", "Differences of construction", listed)
     if report.layers:
-        found = [
-            _depth(direction, [one for one in report.layers if one.direction == direction]) for direction in DIRECTIONS
-        ]
-        yield PageSection("depth", "Error along depth", [one for one in found if one is not None])
+        found = group_by(report.layers, lambda one: one.direction)
+        charts = [_depth(direction, found[direction]) for direction in ("forward", "backward") if direction in found]
+        yield PageSection("depth", "Error along depth", charts)
         root, present = grow(report.layers), {one.closeness for one in report.layers}
         layers = {(one.port_path, one.reference_path) for one in report.layers}
         faults = {(one.port_path, one.reference_path) for one in report.layers if one.at_fault}
@@ -228,9 +226,7 @@ LABEL = 24
 """Characters of a layer's name in a chart: half of a phone's width."""
 
 
-def _depth(direction: str, verdicts: Sequence[LayerVerdict]) -> Chart | None:
-    if not verdicts:
-        return None
+def _depth(direction: str, verdicts: Sequence[LayerVerdict]) -> Chart:
     errors = [*(one.own or 0.0 for one in verdicts), *(one.inherited for one in verdicts)]
     ends = (-0.5, len(verdicts) - 0.5)
     chart = Chart(

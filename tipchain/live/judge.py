@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 from tipchain.core.files import append, atomic_write
 from tipchain.core.json_text import JsonObject
 from tipchain.core.language import fold, say, terminal_width
-from tipchain.errors import BAD, Outcome, TipchainError
+from tipchain.errors import BAD, ExitCode, Outcome, TipchainError
 from tipchain.live.worker import Launched, Worker, start_worker
 from tipchain.modes import CHECKS, INFO, LOCATABLE, PREFLIGHT
 from tipchain.numbers.tolerance import ROUGH
@@ -115,7 +115,7 @@ class Judge:
             known = any(one in BAD for one in report.outcomes)  # the recording of a side told the same
             verdicts = report.verdicts if known else (verdict, *report.verdicts)
             return replace(report, verdicts=verdicts, undiagnosed=f"could not be looked for: {text}" if failed else "")
-        return replace(self._decided(report, done.document), interrupted=done.interrupted)
+        return replace(self._decided(report, done.document), interrupted=done.exit_code == ExitCode.INTERRUPTED)
 
     def _compare(self, worker: Worker, report: RunReport, failed: set[str]) -> Launched:
         """Compare the models in the stages that they judge, and look for the causes of the others that failed."""
@@ -165,9 +165,8 @@ class Judge:
             elif one.outcome is Outcome.PASS:
                 verdicts[at] = deviate(one, rules.deviations)
         failed = _failed(verdicts)
-        equal = {stage_of(one) for one in verdicts} - {
-            stage_of(one) for one in verdicts if one.outcome is not Outcome.PASS
-        }
+        unequal = {stage_of(one) for one in verdicts if one.outcome is not Outcome.PASS}
+        equal = {stage_of(one) for one in verdicts} - unequal
         random = "; ".join(document.get("uncompared", ()))
         rough = max(ROUGH, document.get("reach", 0.0))
         for one in report.verdicts:
@@ -223,13 +222,11 @@ class Judge:
         settled = [] if rest is None else rest["settled"]
         told = []
         for one in verdicts:
-            stage = stage_of(one)
-            own = [cause for cause in causes if one.subject in cause.explains]
-            known = _deviation(one, self._rules) if _is_live(one) else None
-            accepted = ""
             if one.outcome is not Outcome.FAIL or not _is_live(one):
                 told.append(one)
                 continue
+            stage, accepted, known = stage_of(one), "", _deviation(one, self._rules)
+            own = [cause for cause in causes if one.subject in cause.explains]
             if known is not None and own:
                 accepted = f"{own[0].message} (known deviation of {one.subject}: {known.reason})"
             elif one.subject in again:
@@ -241,11 +238,8 @@ class Judge:
                 accepted = (
                     f"{permissions[stage](own[0].message)}; with it, no other inputs and no other mode were compared"
                 )
-            told.append(
-                replace(one, outcome=Outcome.PASS, reason=f"accepted: {accepted}", accepted=accepted)
-                if accepted
-                else one
-            )
+            passed = replace(one, outcome=Outcome.PASS, reason=f"accepted: {accepted}", accepted=accepted)
+            told.append(passed if accepted else one)
         if not _failed(told) & {*LOCATABLE, PREFLIGHT}:
             return tuple(told), Diagnosed(undiagnosed=_untold(_failed(told)))
         root = self.request.case.root

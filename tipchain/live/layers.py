@@ -15,7 +15,7 @@ from tipchain.explain.locate.differences import rms
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import LayerPair, hands_on
 from tipchain.explain.locate.other_runs import Called
-from tipchain.explain.locate.trace import Call, Store
+from tipchain.explain.locate.trace import Store
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.live.report import count_all
 from tipchain.live.request import LiveRequest
@@ -125,12 +125,9 @@ def judge_layers(asked: LiveRequest, results: LiveResults, located: Located, sto
 
 def judge_forward(results: LiveResults, located: Located) -> None:
     """Judge the layers forward, and note those without a counterpart."""
-    results.report.unmatched.update(
-        {
-            "reference": [tell_call(call) for call in located.matching.reference_only if not hands_on(call)],
-            "port": [tell_call(call) for call in located.matching.port_only if not hands_on(call)],
-        }
-    )
+    for side, calls in zip(SIDE_NAMES, (located.matching.reference_only, located.matching.port_only), strict=True):
+        told = [f"{call.path or 'the model itself'} ({call.type})" for call in calls if not hands_on(call)]
+        results.report.unmatched[side] = told
     for link, apart in zip(located.links, located.outputs, strict=False):
         results.report.numbers[f"output {located.port.output_names[link.theirs]}"] = apart
     alone = [
@@ -152,25 +149,21 @@ def judge(located: Located, verdicts: Sequence[LayerVerdict], direction: str) ->
     compared = [one for one in verdicts if one.closeness is not Closeness.NOT_COMPARABLE]
     left = len({one.port_path for one in verdicts} - {one.port_path for one in compared})
     rest = f"; {left} not comparable" if left else ""
-    late = f"; {_tell_late(located)}" if located.late else ""
-    method = (
-        ""
-        if located.exact
-        else f"; {without_double(located)} does not run in float64: what does not by itself is judged in float32"
-    )
+    some = f"{located.late} of {len(located.matching.pairs)} layers were {LATE}"
+    late, method = f"; {some}" if located.late else "", ""
+    if not located.exact:
+        method = f"; {without_double(located)} does not run in float64: what does not by itself is judged in float32"
     if faults:
         first = faults[0]
         others = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
-        return (
-            Outcome.FAIL,
-            f"{first.port_path or 'the model'} ({first.port_type}): {first.reason}{others}{method}{late}",
-        )
+        told = f"{first.port_path or 'the model'} ({first.port_type}): {first.reason}"
+        return Outcome.FAIL, f"{told}{others}{method}{late}"
     if direction == "forward" and not any(rms(one) for one in located.reference.outputs):
         return Outcome.ERROR, "proves nothing: the reference's outputs are all zero"
     if located.late:  # outputs that differ are known all the same
         seen = direction == "forward" and located.comparable
         apart = untold(located, direction, some_left=True) if seen else ""
-        return (Outcome.FAIL, f"{apart}{late}") if apart else (Outcome.ERROR, _tell_late(located))
+        return (Outcome.FAIL, f"{apart}{late}") if apart else (Outcome.ERROR, some)
     if not compared and not located.alike:
         why = next(
             (f"{one.port_path}: {one.reason}" for one in verdicts), "no layer of one model was found in the other"
@@ -204,10 +197,6 @@ def tell_one_sided(located: Located) -> str:
     return ", ".join(told)
 
 
-def _tell_late(located: Located) -> str:
-    return f"{located.late} of {len(located.matching.pairs)} layers were {LATE}"
-
-
 def untold(located: Located, direction: str, *, some_left: bool) -> str:
     """Return the whole models' difference where no layer differs; empty where there is none."""
     apart = max(located.outputs, default=0.0)
@@ -223,8 +212,3 @@ def untold(located: Located, direction: str, *, some_left: bool) -> str:
 def without_double(located: Located) -> str:
     """Return which side does not run in float64."""
     return "the port" if located.doubles[0] else "the reference"
-
-
-def tell_call(call: Call) -> str:
-    """Return a layer's name in reports."""
-    return f"{call.path or 'the model itself'} ({call.type})"

@@ -111,7 +111,7 @@ class Lockstep:
             self.moved.step(number)
         self.port.step(number)
         self.losses.append((self.reference.losses, self.port.losses))
-        self._allow(number, self.moved)
+        self._allow(number)
         self._read()
 
     def measure(self) -> None:
@@ -129,7 +129,7 @@ class Lockstep:
         for number in range(len(self.losses)):
             if number:
                 self.moved.step(number)
-            self._allow(number, self.moved)
+            self._allow(number)
         self._read()
 
     def _open_moved(self) -> Loop:
@@ -150,17 +150,18 @@ class Lockstep:
         apart, size = self._first_apart(self.losses[0][1]), self._first_apart({})
         return apart if self._same and apart <= SAME_SINGLE * size else 0.0
 
-    def _allow(self, number: int, moved: Loop | None) -> None:
+    def _allow(self, number: int) -> None:
         """Note how far the losses of a step may be apart: no less than those before.
 
         Without a moved reference it is what constants in float32 make of first losses and of all changes since then.
         """
-        least = FACTOR * UNIT if self.reference.single or self.port.single else SAME_DOUBLE
+        moved, losses = self.moved, (self.reference.loss, self.port.loss)
+        least = FACTOR * UNIT if any(one is not None and one.single for one in losses) else SAME_DOUBLE
         before = self.allowed[-1] if self.allowed else {}
         limits = {}
         for name, value in self.losses[number][0].items():
             if moved is None:
-                values = [losses[name] for losses, _ in self.losses[: number + 1] if name in losses]
+                values = [held[name] for held, _ in self.losses[: number + 1] if name in held]
                 way = sum(distance(*two) for two in pairwise(values) if two[0].shape == two[1].shape)
                 off = CLOSE * self._rounding + CONSTANT * way
             else:

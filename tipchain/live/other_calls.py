@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import closing
 from itertools import product
 from math import isfinite
@@ -12,12 +11,10 @@ from tipchain.core.progress import LATE
 from tipchain.errors import Outcome
 from tipchain.explain.locate.distributions import distributed_otherwise
 from tipchain.explain.locate.locate import Located, single_outputs
-from tipchain.explain.locate.matching import CallPair
 from tipchain.explain.locate.other_runs import (
     Called,
     DrawComparer,
     Refusal,
-    UnlikeDraw,
     answers,
     explain_draws,
     in_mode,
@@ -43,13 +40,13 @@ from tipchain.numbers.tolerance import SAME_SINGLE
 def judge_other_calls(asked: LiveRequest, results: LiveResults, located: Located) -> tuple[Draws, Draws] | None:
     """Judge the models' other calls while they agree; return the other mode's agreeing draws."""
     draws = None
-    if results.passed("forward") and located.exact and located.comparable and located.changed:
+    changed = located.reference.changed or located.port.changed
+    if results.passed("forward") and located.exact and located.comparable and changed:
         made = located.reference.draws, located.port.draws
         _judge_buffers(asked, results, located, asked.inputs, made, training=asked.training)
     if results.agrees and not located.comparable and untold(located, "forward", some_left=True):
         how = f"in {MODES[asked.training]} mode"
-        unlike = DrawComparer(located, asked.models).unlike()
-        _judge_unlike(asked, results, located, unlike, how, asked.inputs, training=asked.training)
+        _judge_unlike(asked, results, located, how, asked.inputs, training=asked.training)
     elif results.agrees:
         draws = _judge_other_mode(asked, results, located)
     if results.agrees and located.exact:
@@ -104,7 +101,7 @@ def _judge_other_mode(asked: LiveRequest, results: LiveResults, located: Located
                 break
         if isinstance(told, Refusal) and told.fault:
             why = f"in {mode} mode the port raises, the reference does not: {told.told}"
-            _fail_model(asked, results, why, _called(located, told.path))
+            _fail_model(asked, results, why, located, told.path)
         elif isinstance(told, Refusal):
             who = "the port does not run in it" if told.by_port else "the reference does not run in it"
             results.add("forward", f"{mode} mode was not compared: {who}: {told.told}")
@@ -126,7 +123,7 @@ def _judge_single(asked: LiveRequest, results: LiveResults, located: Located) ->
     if isinstance(told, Refusal):
         why = f"in float32 the port raises, the reference does not: {told.told}"
         if told.fault:
-            _fail_model(asked, results, why, _called(located, told.path))
+            _fail_model(asked, results, why, located, told.path)
         elif told.by_port:
             results.add("forward", why)
         return
@@ -160,7 +157,7 @@ def _judge_other_inputs(asked: LiveRequest, results: LiveResults, located: Locat
     with results.erring("forward"), keep_memory():
         results.pace.tell("running both models with inputs of other sizes")
         told, raised, refused = None, "", ""
-        for given in other_inputs(asked.inputs, (last,)):
+        for given in other_inputs(asked.inputs, last=last):
             told = asked.call_both(given, training=False, double=False, before=others(given))
             if isinstance(told, Called):
                 refused = ""
@@ -172,7 +169,7 @@ def _judge_other_inputs(asked: LiveRequest, results: LiveResults, located: Locat
                 why = f"the port raises with inputs of shape {shapes}, the reference does not: {told.told}"
                 # The reference may take such inputs and mean nothing by it, or the port say by itself that it does not.
                 if told.fault and answers(located.reference.outputs, told.made, counts):
-                    _fail_model(asked, results, why, _called(located, told.path))
+                    _fail_model(asked, results, why, located, told.path)
                     return
                 raised = raised or why
             elif not refused:
@@ -187,31 +184,32 @@ def _judge_other_inputs(asked: LiveRequest, results: LiveResults, located: Locat
 def _judge_with(asked: LiveRequest, results: LiveResults, inputs: ModelInputs, *, alike: bool) -> None:
     """Judge differences with other sizes or in a second call; ``alike``: outputs had equal shapes."""
     alone = asked.call_both(inputs, training=False, double=False)
-    how = f"with inputs of shape {told_shapes(inputs)}"
     if isinstance(alone, Refusal):
         return
-    filled = without_zeros(inputs, asked.inputs)
-    if filled is not None and alone.differs:
+    if not alone.differs:
+        told = "called a second time, with other values, it gives other outputs: the port keeps something between calls"
+        _fail_model(asked, results, told)
+        return
+    how, filled = f"with inputs of shape {told_shapes(inputs)}", without_zeros(inputs, asked.inputs)
+    if filled is not None:
         other = asked.call_both(filled, training=False, double=False)
         if isinstance(other, Called) and not other.differs:
             how = "with the id 0 in the input"
-    if not alone.differs:
-        _fail_model(
-            asked,
-            results,
-            "called a second time, with other values, it gives other outputs: the port keeps something between calls",
-        )
-        return
     _locate_again(asked, results, inputs, how, training=False)
     ours, theirs = ([list(each.shape) for each in one] for one in alone.made)
     if alike and ours != theirs and results.agrees:
         _fail_model(asked, results, f"{how}: its outputs have other shapes: expected {ours}, actual {theirs}")
 
 
-def _fail_model(asked: LiveRequest, results: LiveResults, reason: str, place: CallPair | None = None) -> None:
-    """Judge the whole model to be at fault, or a layer."""
-    paths = ("", "") if place is None else (place.reference.path, place.port.path)
-    verdict = asked.fault(*paths, reason)
+def _fail_model(
+    asked: LiveRequest, results: LiveResults, reason: str, located: Located | None = None, path: str = ""
+) -> None:
+    """Judge the whole model to be at fault, or the layer at a path of the port's, or the innermost around it with a counterpart."""
+    known = () if located is None else (*located.matching.containers, *located.matching.pairs)
+    calls = {one.port.path: one.reference.path for one in reversed(known)}
+    while path and path not in calls:
+        path = path.rpartition(".")[0]
+    verdict = asked.fault(calls[path] if path else "", path, reason)
     results.take_verdicts([verdict])
     results.end("forward", Outcome.FAIL, f"{verdict.port_path or 'the model'} ({verdict.port_type}): {reason}")
 
@@ -224,13 +222,13 @@ def _locate_again(
         locator = asked.locator(store, results.pace, training=training, backward=False, single=single)
         found = locator.locate(*asked.models, inputs, names=asked.names)
         outcome, reason = judge(found, [*found.verdicts], "forward")
-        unlike = DrawComparer(found, asked.models).unlike()
         if outcome is Outcome.PASS:
-            differs = _judge_unlike(asked, results, found, unlike, how, inputs, training=training)
+            differs = _judge_unlike(asked, results, found, how, inputs, training=training)
             if not differs and any(found.one_sided):
                 results.add("forward", f"{how}: {tell_one_sided(found)}")
             return
         wrong = [one for one in found.verdicts if one.at_fault]
+        unlike = DrawComparer(found, asked.models).unlike()
         causes, places = explain_draws(found, unlike, training=training), dict[str, str]()
         if asked.causes and not causes:
             causes, places = explain_layers(asked, found, wrong, (), store, results.pace)
@@ -241,18 +239,12 @@ def _locate_again(
 
 
 def _judge_unlike(
-    asked: LiveRequest,
-    results: LiveResults,
-    located: Located,
-    unlike: Sequence[UnlikeDraw],
-    how: str,
-    inputs: ModelInputs,
-    *,
-    training: bool,
+    asked: LiveRequest, results: LiveResults, located: Located, how: str, inputs: ModelInputs, *, training: bool
 ) -> bool:
     """Judge random numbers that cannot be made equal: those of other distributions fail."""
     if located.comparable:
         return False
+    unlike = DrawComparer(located, asked.models).unlike()
     verdicts = judge_draws(unlike, asked.fault)
     if not verdicts and untold(located, "forward", some_left=True):
         shown = distributed_otherwise(asked.sides, asked.models, inputs, asked.seed, results.pace, training=training)
@@ -267,11 +259,3 @@ def _judge_unlike(
     results.end("forward", Outcome.FAIL, f"{how}: {reason}")
     results.take_run(verdicts, explain_draws(located, unlike, training=training), how)
     return True
-
-
-def _called(located: Located, path: str) -> CallPair | None:
-    """Return the calls of a layer of the port's, or of the innermost around it that has a counterpart; None for the model's own."""
-    calls = {one.port.path: one for one in reversed((*located.matching.containers, *located.matching.pairs))}
-    while path and path not in calls:
-        path = path.rpartition(".")[0]
-    return calls.get(path) if path else None

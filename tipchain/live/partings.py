@@ -62,7 +62,7 @@ class Watch:
         self.scheduled, self._inside = 0, False
         framework: Any = loop.side.framework
         self.optimizer: PaddleUpdates | TorchUpdates = (
-            PaddleUpdates(framework, loop.slots, loop.optimizer)
+            PaddleUpdates(framework, loop.slots(), loop.optimizer)
             if loop.number
             else TorchUpdates(framework, dict(loop.model.named_parameters()), loop.optimizer)
         )
@@ -76,15 +76,14 @@ class Watch:
     def gradients(self, clipped: Mapping[int, Tensor] = MappingProxyType({})) -> dict[str, Array]:
         """Return the gradients that there are, as the reference keeps them; those in ``clipped`` by its tensors' ids."""
         framework, found = self.loop.side.framework, {}
-        for name in self.loop.slots:
-            parts = self.loop.slots[name].parts
-            tensors = [part.tensor for part in parts] if self.loop.number else [self.optimizer.tensor(name)]
+        for name, slot in self.loop.slots().items():
+            tensors = [part.tensor for part in slot.parts] if self.loop.number else [self.optimizer.tensor(name)]
             gradients = [clipped.get(id(one), framework.gradient(one)) for one in tensors]
             if all(one is None for one in gradients):
                 continue
             pairs = zip(tensors, gradients, strict=True)
             arrays = [np.zeros(tuple(one.shape)) if given is None else framework.array(given) for one, given in pairs]
-            array = assemble(arrays, self.loop.slots[name]) if self.loop.number else arrays[0]
+            array = assemble(arrays, slot) if self.loop.number else arrays[0]
             laid = self._laid(name)
             found[name] = array if laid is None else laid.layout.back(array)
         return found
@@ -97,7 +96,7 @@ class Watch:
         """Replace the gradients by those of the first of the lender's moments, where there is one."""
         if lent:
             assert isinstance(self.optimizer, PaddleUpdates)  # the reference is lent nothing
-            given = {name: lent[0].gradients.get(name) for name in self.loop.slots if self._laid(name) is None}
+            given = {name: lent[0].gradients.get(name) for name in self.loop.slots() if self._laid(name) is None}
             with self.loop.side.recording(gradient=False):
                 self.optimizer.give(given)
 
@@ -190,7 +189,8 @@ def loop_causes(recipe: Recipe, step: int) -> tuple[Diagnosis, ...]:
         search.step(number)
         number += 1
     gap = _gap(taken.start, taken.states)
-    partings = search.partings
+    # The first parting; after one before an update, that of the update's gradients too.
+    partings = search.found or [one for one in (search.waiting or search.returned,) if one]
     if (
         recipe.steps
         and partings
@@ -256,14 +256,9 @@ class _Search:
         self.moved = Watch(taken.moved or taken.reference)
         self.found: list[Diagnosis] = []
         self.waiting: Diagnosis | None = None
-        self._returned: Diagnosis | None = None
+        self.returned: Diagnosis | None = None
         self._paths, self.number = taken.recipe.paths, 0
         self.ends: dict[str, tuple[Array, Array]] = {}
-
-    @property
-    def partings(self) -> list[Diagnosis]:
-        """The first parting; after one before an update, that of the update's gradients too."""
-        return self.found or [one for one in (self.waiting or self._returned,) if one]
 
     def step(self, number: int) -> None:
         """Compare the last step's actions and results, unless a parting is known."""
@@ -275,10 +270,10 @@ class _Search:
         self.found = next(self._in_update(number), []) or list(self._after_update(number))[:1]
         if self.port.updates:
             self.waiting = None
-        for apart in [] if self._returned else self.taken.losses_apart():
+        for apart in [] if self.returned else self.taken.losses_apart():
             message = f"after step {number} {apart.told(self._paths)}, though gradients and parameters agree"
             fix = "return the loss that the reference returns: before, or after, it is divided"
-            self._returned = self._parting("loss", message, fix, self._lines(r"^\s*return\b"))
+            self.returned = self._parting("loss", message, fix, self._lines(r"^\s*return\b"))
 
     def _before_update(self, number: int) -> Iterator[Diagnosis]:
         held = [one.backwards for one in (self.reference, self.moved, self.port)]
@@ -364,7 +359,7 @@ class _Search:
                 message = f"after step {number} {told}, though the models agree"
                 self.ends[message] = apart.expected, apart.actual
                 yield self._parting("kept", message, fix, lines)
-            elif apart.name.replace(":", ".").lstrip(".") in self.reference.loop.slots:
+            elif apart.name.replace(":", ".").lstrip(".") in self.reference.loop.slots():
                 fix = "compare the optimizers' arguments, and what else both steps write to the parameters"
                 yield self._parting(
                     "parameters",

@@ -30,6 +30,7 @@ from tipchain.explain.source_edits import correct
 from tipchain.framework_types import Model
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.weights.sides import join
+from tipchain.weights.structure import group_by
 
 CONSTRUCTED = re.compile(r"\b_?[A-Z]\w*\(")
 LIBRARIES = ("torch.", "paddle.", "tipchain.")
@@ -40,16 +41,12 @@ WRITERS = ("set_value", "assign")
 """Calls that write to a tensor, besides those whose name ends in an underscore."""
 
 
-def place_layers(diagnoses: Iterable[Diagnosis], sides: Sides, models: tuple[object, object]) -> list[Diagnosis]:
+def place_layers(diagnoses: Sequence[Diagnosis], sides: Sides, models: tuple[object, object]) -> list[Diagnosis]:
     """Return causes with the lines that make the layers they are about, where no line is known yet."""
-    finders = [_Finder(side, model) for side, model in zip(sides, models, strict=True)]
-    every = list(diagnoses)
-    return [
-        _place(
-            one, finders[0], finders[1], [path for other in every if other.name == one.name for path in other.layers]
-        )
-        for one in every
-    ]
+    reference, port = (_Finder(side, model) for side, model in zip(sides, models, strict=True))
+    alike = group_by(diagnoses, lambda one: one.name)
+    faulty = {name: [path for one in ones for path in one.layers] for name, ones in alike.items()}
+    return [_place(one, reference, port, faulty[one.name]) for one in diagnoses]
 
 
 def _place(cause: Diagnosis, reference: _Finder, port: _Finder, faulty: Sequence[str]) -> Diagnosis:

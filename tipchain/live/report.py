@@ -121,9 +121,7 @@ def _of_layer(located: Located, store: Store, first: LayerVerdict) -> Iterator[H
 
 def _pair(what: str, expected: Array, actual: Array) -> list[Histogram]:
     axes = arrange(expected, actual)
-    if axes is None or not expected.size:
-        return []
-    return [count(what, expected.transpose(axes), actual)]
+    return [] if axes is None or not expected.size else [count(what, expected.transpose(axes), actual)]
 
 
 LINES = 20

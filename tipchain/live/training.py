@@ -86,7 +86,7 @@ class Recipe:
         model = self.copied(0)
         built, _ = self.asked.build((model, port.model))
         multiply_rates(built[0], 1 + CONSTANT)
-        loop = Loop(self, 0, model, *built, port.find_slots)
+        loop = Loop(self, 0, model, *built, port.slots)
         shake(self.asked.sides.reference, model, self.share, self.asked.seed)
         return loop
 
@@ -138,6 +138,8 @@ class Loop:
         losses: what the last step returned, by name.
         rates: the learning rates of the steps, of a training with losses.
         kept: what a loop of the user's keeps from one step to the next.
+        loss: that of a training with losses.
+        slots: returns where the port keeps each of the reference's parameters.
     """
 
     def __init__(
@@ -147,36 +149,26 @@ class Loop:
         model: Model,
         optimizer: Optimizer,
         schedule: Schedule,
-        find_slots: Callable[[], Slots],
+        slots: Callable[[], Slots],
     ) -> None:
         self.recipe, self.number, self.model, self.optimizer, self.schedule = recipe, number, model, optimizer, schedule
         self.side: LiveSide = recipe.asked.sides[number]
-        self.find_slots = find_slots
+        self.slots = slots
         # Of each of the reference's models that run in turns the variances are followed as Paddle defines them.
         framework: Any = self.side.framework
         self._followed = {} if number else {"_variances": RunningVariances(framework.torch, model)}
         self.kept: Nested = None
         self.losses: dict[str, Array] = {}
         self.rates: list[float] = []
-        self._loss: Precise | None = None
+        self.loss: Precise | None = None
         self._inputs = bind(model, recipe.asked.inputs)
         with self._context(0):
             self.call = self._open(recipe.steps[number]) if recipe.steps else self._plain()
 
-    @property
-    def slots(self) -> Slots:
-        """Where the port keeps each of the reference's parameters."""
-        return self.find_slots()
-
-    @property
-    def single(self) -> bool:
-        """Whether the loss has run in float32."""
-        return self._loss is not None and self._loss.single
-
     def _plain(self) -> Callable[[int], object]:
         """Return a step of forward, loss, backward, clipping, update and schedule."""
         asked, side, model, inputs = self.recipe.asked, self.side, self.model, self._inputs
-        self._loss = loss = Precise(side, asked.pieces["loss"][self.number])
+        self.loss = loss = Precise(side, asked.pieces["loss"][self.number])
         clip, advance = clipping(asked.clips[self.number], model, self.optimizer), stepper(self.schedule)
 
         def step(number: int) -> object:
@@ -266,8 +258,7 @@ class Loop:
         if id(value) in seen or depth < 0:
             return
         seen.add(id(value))
-        tensors = self._tensors(value)
-        if tensors:
+        if tensors := self._tensors(value):
             found[name or "it"] = tensors
             return
         for key, one in held_by(value):
@@ -294,7 +285,7 @@ class Loop:
         array = self.side.array(tensor)
         if self.number == 0:
             return key, array
-        for name, slot in self.slots.items():
+        for name, slot in self.slots().items():
             if len(slot.parts) == 1 and key in (*slot.parts[0].names, slot.parts[0].tensor.name):
                 fits = tuple(array.shape) == tuple(slot.parts[0].tensor.shape)
                 return name, assemble([array], slot) if fits else array
@@ -308,13 +299,10 @@ def held_by(value: object) -> Iterator[tuple[str, object]]:
         for key, cell in zip(value.__code__.co_freevars, closure, strict=True):
             if cell != type(cell)():
                 yield key, cell.cell_contents
-        return
-    if hasattr(value, "__self__"):  # a bound method
+    elif hasattr(value, "__self__"):  # a bound method
         yield from held_by(value.__self__)
-        return
-    if type(value).__module__.partition(".")[0] in ("torch", "paddle", "numpy", "builtins"):
-        return
-    yield from list(getattr(value, "__dict__", {}).items())
+    elif type(value).__module__.partition(".")[0] not in ("torch", "paddle", "numpy", "builtins"):
+        yield from list(getattr(value, "__dict__", {}).items())
 
 
 def multiply_rates(optimizer: Optimizer, factor: float) -> None:

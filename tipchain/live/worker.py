@@ -10,10 +10,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from tipchain.core.blame import UsersError
 from tipchain.core.guard import guarded
@@ -43,13 +43,11 @@ class Launched:
         text: the report as it is printed, or why there is none.
         exit_code: of the command.
         document: the report's JSON; None without one.
-        interrupted: whether the user ended it before its time.
     """
 
     text: str
     exit_code: int
     document: JsonObject | None
-    interrupted: bool = False
 
 
 def launch(request: Mapping[str, object], *, timeout_s: float | None = None, quiet: bool = False) -> Launched:
@@ -66,7 +64,8 @@ def start_worker(*, ahead: bool, quiet: bool = False) -> Iterator[Worker]:
         ahead: import the frameworks before there is a request.
         quiet: do not say how far it is.
     """
-    with tempfile.TemporaryDirectory(prefix="tipchain-align-") as folder, _own_stderr(quiet) as progress:
+    with tempfile.TemporaryDirectory(prefix="tipchain-align-") as folder, _own_stderr(quiet) as stderr:
+        progress = None if stderr is None else stderr.fileno()
         process = subprocess.Popen(
             [sys.executable, "-m", "tipchain.live.worker", *(["--ahead"] if ahead else [])],
             stdin=subprocess.PIPE,
@@ -134,30 +133,24 @@ class Worker:
             return Launched(text=text, exit_code=ExitCode.FAILED, document=None)
         if report.is_file() and self.process.returncode == 0:
             document = json.loads(report.read_bytes())
+            text, code = document["text"], document["exit_code"]
             if interrupted:
-                text = f"interrupted; what was known by then:\n{document['text']}"
-                return Launched(text=text, exit_code=ExitCode.INTERRUPTED, document=document, interrupted=True)
-            return Launched(text=document["text"], exit_code=document["exit_code"], document=document)
+                text, code = f"interrupted; what was known by then:\n{text}", ExitCode.INTERRUPTED
+            return Launched(text=text, exit_code=code, document=document)
         if interrupted:
             raise KeyboardInterrupt
         return _ended(self.process.returncode, output)
 
 
-@contextmanager
-def _own_stderr(quiet: bool) -> Iterator[int | None]:
-    """Yield another number of this process's standard error, for the other to write how far it is; None without one.
+def _own_stderr(quiet: bool) -> AbstractContextManager[TextIO | None]:
+    """Return another file of this process's standard error, for the other to write how far it is; None without one.
 
     The other's own standard error, which is number 2 there too, is kept apart for what a message about its end shows.
     """
     try:
-        number = None if quiet else os.dup(sys.stderr.fileno())
+        return nullcontext() if quiet else os.fdopen(os.dup(sys.stderr.fileno()), "w")
     except (OSError, ValueError, AttributeError):
-        number = None
-    try:
-        yield number
-    finally:
-        if number is not None:
-            os.close(number)
+        return nullcontext()
 
 
 def _ended(code: int, output: str) -> Launched:

@@ -9,9 +9,8 @@ from tipchain.facts.layers import KINDS, kind_of
 
 
 def findings(live, reference, port, shapes=None):
-    return check_layers(
-        [PairedLayers("ours", *live.built(reference, "None")[:1], "theirs", live.built("None", port)[1], shapes)]
-    )
+    pair = PairedLayers("ours", *live.built(reference, "None")[:1], "theirs", live.built("None", port)[1], shapes)
+    return list(check_layers([pair]))
 
 
 @pytest.mark.parametrize(("reference", "port"), EQUAL)
@@ -137,7 +136,7 @@ def test_attributes_of_users_own_classes(live, ours, theirs, expected):
 def test_a_row_of_padding_that_is_not_zero_is_told(live):
     """https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/nn/Embedding_en.html: its output is all zero."""
     ours, theirs = live.built("t.Embedding(5, 2, padding_idx=1)", "p.Embedding(5, 2, padding_idx=1)")
-    assert check_layers([PairedLayers("a", ours, "b", theirs)]) == []
+    assert list(check_layers([PairedLayers("a", ours, "b", theirs)])) == []
     with live.torch.no_grad():
         ours.weight[1] = 1.0
     theirs.weight.set_value(ours.weight.detach().numpy())

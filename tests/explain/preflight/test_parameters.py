@@ -220,7 +220,7 @@ def flags(reference, port):
         PairedLayers(one.reference, reference.get_submodule(one.reference), one.port, port[int(one.port)])
         for one in layers
     ]
-    return check_flags(reference, port, made, Tensors(reference, port, layers))
+    return [*check_flags(reference, port, made, Tensors(reference, port, layers))]
 
 
 def test_a_layer_in_another_mode_than_its_model_is_told(live, pair):
@@ -256,8 +256,9 @@ def test_modes_count_where_they_change_something(live, pair, reference, port, to
     theirs.train()
     for layer in (pair.reference, pair.port):
         layer.eval()
-    found = check_flags(pair.reference, pair.port, [PairedLayers("a", ours, "b", theirs)])
-    assert bool(found) == told
+    tensors = Tensors(pair.reference, pair.port, [])
+    found = check_flags(pair.reference, pair.port, [PairedLayers("a", ours, "b", theirs)], tensors)
+    assert bool([*found]) == told
 
 
 def test_other_precisions_are_told(live, pair):

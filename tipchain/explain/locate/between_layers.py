@@ -35,7 +35,6 @@ from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGL
 from tipchain.weights.structure import group_by
 
 Calls = tuple[Call, Call]
-Changed = tuple[float, CallPair, TracedValue, TracedValue]
 
 
 SHIFT = SAME_SINGLE
@@ -293,7 +292,10 @@ class CodeJudge:
         paths = pair.reference.path, pair.port.path
         if not pair.port.path or paths in self._elsewhere:
             return self._elsewhere.get(paths, False)
-        if self._goes_on_rightly(pair.port):
+        # Perhaps all that it returns is given to layers, with what their counterparts are given.
+        later = [one for one in self.matching.pairs if one.port.number > pair.port.number and not one.whole]
+        fine = [one.port.inputs for one in later if self.compare.inputs_apart(one) <= self.noise]
+        if pair.port.outputs and all(any(value in given for given in fine) for value in pair.port.outputs):
             return True
         ours, theirs = self.runs.reference.values, self.runs.port.trace.calls[0]
         corrections = Corrections(self.models.port.side, self.store)
@@ -313,12 +315,6 @@ class CodeJudge:
             min(before, default=inf) > self.noise and max(apart, default=0.0) > max(before)
         )
         return self._elsewhere[paths]
-
-    def _goes_on_rightly(self, call: Call) -> bool:
-        """Tell whether all that a call returns is given to layers, with what their counterparts are given."""
-        later = [one for one in self.matching.pairs if one.port.number > call.number and not one.whole]
-        fine = [one.port.inputs for one in later if self.compare.inputs_apart(one) <= self.noise]
-        return bool(call.outputs) and all(any(value in given for given in fine) for value in call.outputs)
 
     def _alike(self, pair: CallPair) -> tuple[bool, bool | None]:
         """Tell whether a pair's inputs and results agree; None of results that differ where the two take, give or end at other tensors."""
@@ -591,7 +587,9 @@ class CodeJudge:
                 return f"hands {receiver} {factor:.6g} times the reference's gradient"
         return f"hands another gradient to {receiver}"
 
-    def _first_changed(self, apart: Callable[[TracedValue, TracedValue], float], tolerance: float) -> Changed | None:
+    def _first_changed(
+        self, apart: Callable[[TracedValue, TracedValue], float], tolerance: float
+    ) -> tuple[float, CallPair, TracedValue, TracedValue] | None:
         """Return where gradients part first on their way back, though every layer hands them on as the reference's does."""
         values = (
             (one, one.reference.outputs[link.ours], one.port.outputs[link.theirs]) for one, link in self._agreeing

@@ -402,23 +402,18 @@ def parameter_gradients(
             if arranged <= SAME_DOUBLE < relative(truth, port64):
                 yield only(f"gradient of {name}", arranged)
                 continue
+        own = partial(_gradient, name, kept={}, shape=truth.shape)
         exact, terms = known if port64 is None else port64, reruns.terms(truth)
-        measured = partial(
-            measure, f"gradient of {name}", truth, _of(slow, name), port, exact, least=least, terms=terms
-        )
-        found = measured(_of(moved, name))
+        measured = partial(measure, f"gradient of {name}", truth, own(slow), port, exact, least=least, terms=terms)
+        found = measured(own(moved))
         if moved is None and classify([found])[0] is Closeness.LOWER_PRECISION:
             # A sum that is zero but for rounding is as coarse as its terms are many.
-            found = measured(_of(reruns.moved, name))
+            found = measured(own(reruns.moved))
         yield found
 
 
-def _of(rerun: Rerun | None, name: str) -> Array | None:
-    return None if rerun is None else (rerun.parameters or {}).get(name)
-
-
 def _gradient(name: str, rerun: Rerun | None, kept: Mapping[str, Laid], shape: tuple[int, ...]) -> Array | None:
-    """Return the gradient that the port's layer gave a parameter of the reference's, as that keeps it."""
+    """Return the gradient that a layer gave a parameter of the reference's, as that keeps it."""
     found = None if rerun is None else rerun.parameters
     if found is None:
         return None

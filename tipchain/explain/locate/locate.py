@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf, isfinite, prod
+from typing import Literal
 
 from tipchain.core.blame import one_line
 from tipchain.core.machine import keep_memory
@@ -40,7 +41,7 @@ from tipchain.explain.locate.runs import (
     run_model,
     samples_of,
 )
-from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Twins
+from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Twins, each_call
 from tipchain.explain.locate.verdicts import LayerVerdict, Measured, measure
 from tipchain.framework_types import Array, Loss, Model, Options, Setting
 from tipchain.frameworks.live_models import LiveSide, Sides
@@ -127,17 +128,8 @@ class Located:
     def one_sided(self) -> tuple[list[str], list[str]]:
         """The names of outputs that only the reference has, and of those that only the port has."""
         both = {link.ours for link in self.links}, {link.theirs for link in self.links}
-        runs = self.reference, self.port
-        ours, theirs = (
-            [name for number, name in enumerate(run.output_names) if number not in known]
-            for run, known in zip(runs, both, strict=True)
-        )
-        return ours, theirs
-
-    @property
-    def losses(self) -> bool:
-        """Whether backward started from losses."""
-        return self.reference.loss is not None
+        ours, theirs = ([*enumerate(run.output_names)] for run in (self.reference, self.port))
+        return [name for n, name in ours if n not in both[0]], [name for n, name in theirs if n not in both[1]]
 
     @property
     def comparable(self) -> bool:
@@ -147,13 +139,7 @@ class Located:
     @property
     def exact(self) -> bool:
         """Whether both ran in float64."""
-        _, port = self.doubles
-        return port
-
-    @property
-    def changed(self) -> bool:
-        """Whether the call changed buffers of a model, but for those of the frameworks' norms."""
-        return bool(self.reference.changed or self.port.changed)
+        return self.doubles[1]
 
 
 @dataclass(slots=True)
@@ -165,7 +151,7 @@ class Locator:
         store: where tensors go.
         seed: of every random number.
         backward: whether gradients are compared too.
-        training: the mode both are run in; None: each layer in its own.
+        training: the mode both are run in.
         pace: how long it may take.
         equal_nan: whether NaN at the same positions of both models' outputs, or gradients, is no fault.
         single: whether layers that agree in float64 are run in float32, too.
@@ -175,7 +161,7 @@ class Locator:
     store: Store
     seed: int = 0
     backward: bool = True
-    training: bool | None = None
+    training: bool = False
     pace: Pace = field(default_factory=Pace)
     equal_nan: bool = False
     single: bool = False
@@ -230,25 +216,19 @@ class Locator:
         """Compare the models with all tensors held: on some samples where they part as on all, else on all."""
         cut, self.store.samples = self.store.cut, None
         few = None if whole is None or not cut or self._trains() else few_of(inputs)
-        found = None if whole is None or few is None else self._by_few(few, whole)
-        if found is not None:
-            return found
+        if whole is not None and few is not None:
+            runs, outputs, parting = whole
+            with suppress(Exception):  # what is no batch of samples cannot be cut
+                judge = self._judge_anew(few)
+                if judge.parting() == parting:  # they part at the same call, or as little
+                    found = self._located(judge, judge.judge(), few)
+                    reference, port = (
+                        replace(one, outputs=run.outputs, structure=run.structure, loss=run.loss)
+                        for run, one in zip(runs, (found.reference, found.port), strict=True)
+                    )
+                    return replace(found, reference=reference, port=port, outputs=outputs)
         judge = self._judge_anew(inputs)
         return self._located(judge, judge.judge(), inputs)
-
-    def _by_few(self, few: ModelInputs, whole: WholeBatch) -> Located | None:
-        """Compare the models on some samples, all tensors held; nothing is told where they part elsewhere than on all."""
-        runs, outputs, parting = whole
-        with suppress(Exception):  # what is no batch of samples cannot be cut
-            judge = self._judge_anew(few)
-            if judge.parting() == parting:  # they part at the same call, or as little
-                found = self._located(judge, judge.judge(), few)
-                reference, port = (
-                    replace(one, outputs=run.outputs, structure=run.structure, loss=run.loss)
-                    for run, one in zip(runs, (found.reference, found.port), strict=True)
-                )
-                return replace(found, reference=reference, port=port, outputs=outputs)
-        return None
 
     def _judge_anew(self, inputs: ModelInputs) -> PairJudge:
         """Return the judge of both; what earlier runs hold is given up."""
@@ -387,7 +367,7 @@ class Locator:
             if self.pace.over:
                 return
             self.pace.tell("running the port in float64")
-            with corrections.applied(double[""]):
+            with each_call(self.sides.port, double[""], corrections.enter, corrections.leave):
                 draws = judge.runs.port.draws.again()
                 run = self._run_model(self.sides.port, double[""], inputs, double=True, draws=draws, known=known)
             now = self._paired(judge.models, judge.runs._replace(port=run), now.noise)
@@ -454,13 +434,9 @@ class Locator:
 
     def _trains(self) -> bool:
         """Tell whether a layer may be in train mode: samples then depend on the others."""
-        for side, model in zip(self.sides, self._models, strict=True):
-            if self.training or (self.training is None and model.training):
-                return True
-            kept = self.training is None or model.training == self.training
-            if kept and any(layer.training for _, layer in side.layers(model)):
-                return True
-        return False
+        both = zip(self.sides, self._models, strict=True)
+        kept = (layer for side, model in both if not model.training for _, layer in side.layers(model))
+        return self.training or any(layer.training for layer in kept)
 
     def _run_both(
         self, inputs: ModelInputs, only: Collection[int] | None = None
@@ -472,9 +448,7 @@ class Locator:
         large: tuple[Sequence[LargeWeight], Sequence[LargeWeight]] = (), ()
         if self.store.samples is not None:
             large = large_weights(self.sides, self._models, self._layers)
-        (reference_model, port_model), (loss, port_loss) = self._models, self._losses
-        large_ones, port_large = large
-        ours, reference = self._run(self.sides.reference, reference_model, inputs, loss, drawn, start, large_ones)
+        ours, reference = self._run(0, inputs, drawn, start, large[0])
         if ours.double is not None:
             ours.double.lay_aside()
         both: set[int] = set()
@@ -495,8 +469,7 @@ class Locator:
         def run_port(partners: dict[int, int] | None = None) -> tuple[Models, TracedRun]:
             both.clear()
             draws = Draws(self.seed, follows=reference.draws, partners=partners, small=small, even=even)
-            given = self.sides.port, port_model, inputs, port_loss, draws, likewise, port_large
-            return self._run(*given, known=known, double=double)
+            return self._run(1, inputs, draws, likewise, large[1], known=known, double=double)
 
         theirs, port = run_port()
         in_order = port.draws.in_order()
@@ -519,10 +492,8 @@ class Locator:
 
     def _run(
         self,
-        side: LiveSide,
-        model: object,
+        number: Literal[0, 1],
         inputs: ModelInputs,
-        loss: Loss | None,
         draws: Draws,
         start: Start,
         large: Sequence[LargeWeight],
@@ -531,7 +502,8 @@ class Locator:
         double: bool = True,
     ) -> tuple[Models, TracedRun]:
         """Run a copy of a model in float64, or in float32 if it does not run so or the reference does not."""
-        self.pace.tell(f"running the {'reference' if side is self.sides.reference else 'port'} in float64")
+        side, model, loss = self.sides[number], self._models[number], self._losses[number]
+        self.pace.tell(f"running the {'port' if number else 'reference'} in float64")
         given: Options = {"loss": loss, "backward": self.backward, "known": known, "start": start, "draws": draws}
         for way in side.ways if double else ():
             side.way = way
@@ -544,7 +516,7 @@ class Locator:
                 raise
             except Exception:
                 draws.rewind()
-                if way == side.ways[-1] and side is self.sides.reference and loss is not None:
+                if way == side.ways[-1] and not number and loss is not None:
                     raise  # it may be the loss that does not run so
         made = side.copied(model, double=False, training=self.training)
         return Models(side, model, self.training, None), self._run_model(side, made, inputs, double=False, **given)

@@ -179,22 +179,18 @@ def _by_values(rest: _Rest, state: Mapping[str, object]) -> Iterator[tuple[str, 
 
 def _by_containers(rest: _Rest) -> Iterator[tuple[str, str]]:
     """Yield the only layers left of one kind and shape in two containers that share all other pairs."""
-    both = {(_around(pair.reference), _around(pair.port)) for pair in rest.found}
+    both = {(pair.reference.rpartition(".")[0], pair.port.rpartition(".")[0]) for pair in rest.found}
     ours, theirs = Counter(one for one, _ in both), Counter(other for _, other in both)
     partners = {one: other for one, other in both if ours[one] == theirs[other] == 1}
 
     def place(layer: LayerTensors) -> tuple[str | None, Hashable]:
-        return _around(layer.path), (layer.kind, *(slot.shape for slot in _parameters(layer)))
+        return layer.path.rpartition(".")[0], (layer.kind, *(slot.shape for slot in _parameters(layer)))
 
     left, port_left = (group_by(layers.values(), place) for layers in (rest.ours, rest.theirs))
     for (container, kind), layers in left.items():
         others = port_left.get((partners.get(str(container)), kind), ())
         if len(layers) == len(others) == 1:
             yield layers[0].path, others[0].path
-
-
-def _around(path: str) -> str:
-    return path.rpartition(".")[0]
 
 
 def _by_prints(

@@ -187,7 +187,7 @@ class DrawComparer:
         self.paths = {path for path, _ in models[1].named_sublayers(include_self=True)}
         self.names = {pair.reference: pair.port for pair in found.layers}
         events = [drawn_between(run, found.layers, number) for number, run in enumerate(self.runs)]
-        self.places = [_places(one) for one in events]
+        self.places = [[*_places(one)] for one in events]
         self.made = [run.draws.made for run in self.runs]
         self.partners = self.runs[1].draws.partners or partners_of(*events)
 
@@ -261,16 +261,14 @@ class DrawComparer:
         )
 
 
-def _places(events: Sequence[Draw | str]) -> list[Place]:
-    """Return where each draw stands: between which calls, the n-th of a layer being another than its first."""
-    found: list[Place] = []
+def _places(events: Sequence[Draw | str]) -> Iterator[Place]:
+    """Yield where each draw stands: between which calls, the n-th of a layer being another than its first."""
     for at, one in enumerate(events):
         if isinstance(one, Draw):
             before, after = (
                 (name for name in some if isinstance(name, str)) for some in (events[:at][::-1], events[at:])
             )
-            found.append((next(before, ""), next(after, "")))
-    return found
+            yield next(before, ""), next(after, "")
 
 
 def _drawing(run: TracedRun, number: int) -> str:
@@ -386,8 +384,6 @@ def _referred(draw: Draw) -> str:
 # Other inputs that are made of those given.
 
 
-Lengths = Mapping[int, int]
-"""New lengths by the old ones."""
 EVEN = 32
 """Divisor of images' sizes where a model halves them up to five times."""
 
@@ -398,7 +394,7 @@ def other_batch(inputs: ModelInputs) -> ModelInputs | None:
     if count is None or any(one.shape[:1] != (count,) for one in inputs.arrays()):
         return None
     if count != 1:
-        return replace(inputs, labels=None).first(1)
+        return _each(inputs, lambda one: one[:1])
 
     def twice(array: Array) -> Array:  # a sample, and one of the same values in another order
         return np.concatenate([array, np.roll(array, 1, axis=-1)]) if array.ndim > 1 else np.repeat(array, 2, axis=0)
@@ -435,19 +431,13 @@ def _cut(array: Array, length: int) -> Array:
     return np.take(array, kept, axis=array.shape.index(length)) if length in array.shape else array
 
 
-def other_inputs(inputs: ModelInputs, ways: Sequence[bool]) -> Iterator[ModelInputs]:
-    """Yield further inputs for models that agree: other sizes, other decoder lengths, another batch.
-
-    Args:
-        inputs: what was given.
-        ways: for `other_sizes`, whether the last of three axes is the one that a model goes along.
-    """
+def other_inputs(inputs: ModelInputs, *, last: bool) -> Iterator[ModelInputs]:
+    """Yield further inputs for models that agree: other sizes (see `other_sizes`), other decoder lengths, another batch."""
     batch = other_batch(inputs)
     if batch is None:
         yield from other_counts(inputs)
         return
-    for last in ways:
-        yield from (_whole(one, inputs) for one in other_sizes(batch, last=last))
+    yield from (_whole(one, inputs) for one in other_sizes(batch, last=last))
     yield from other_lengths(batch)
     yield _whole(batch, inputs)
 
@@ -516,7 +506,7 @@ def _lengthened(array: Array, old: int, new: int) -> Array:
     return _padded(np.take(array, np.arange(new) % old, axis=1)) if fits else array
 
 
-def _sized(array: Array, shape: tuple[int, ...], lengths: Lengths) -> Array:
+def _sized(array: Array, shape: tuple[int, ...], lengths: Mapping[int, int]) -> Array:
     """Cut or repeat an array along the axes that are as long as those of the first input: at the same places, or of a sequence anywhere."""
     if array.shape == shape or len(lengths) > 1:
         same = array.ndim == len(shape)

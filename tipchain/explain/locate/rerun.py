@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Literal, NamedTuple
@@ -259,18 +259,18 @@ class Models:
     Attributes:
         side: its framework.
         model: the user's.
-        training: the mode of fresh copies; None: each layer's own.
+        training: the mode of fresh copies.
         double: in float64; None where it does not run so.
     """
 
     side: LiveSide
     model: Model
-    training: bool | None
+    training: bool
     double: Doubles | None
 
     def fresh(self, path: str, *, double: bool = False) -> Model:
         """Return a new copy of a layer, in float32 or float64."""
-        switched = self.training is not None and self.model.training != self.training
+        switched = self.model.training != self.training
         layer = dict(self.side.layers(self.model))[path]
         return self.side.copied(layer, double=double, training=self.training if switched else None)
 
@@ -476,11 +476,8 @@ class Corrections:
             found = link.layout, pair.reference.inputs[link.ours].stored
             self._given[first.key][first.inputs.index(value)] = found
 
-    def applied(self, model: Model) -> AbstractContextManager[None]:
-        """Apply them to one run of the model, which records nothing for backward."""
-        return each_call(self._side, model, self._enter, self.leave)
-
-    def _enter(self, key: CallKey, given: Nested) -> None:
+    def enter(self, key: CallKey, given: Nested) -> None:
+        """Write the reference's inputs into a call's, in a run that records nothing for backward."""
         tensors = take_out(given, self._side.is_tensor)[1]
         for number, found in self._given.get(key, {}).items():
             self._write(tensors[number], *found)  # what else takes this tensor is given the reference's, too

@@ -19,7 +19,7 @@ from tipchain.core.progress import Pace
 from tipchain.errors import UsageError
 from tipchain.explain.locate.differences import projections, projections_of_convolution, projections_of_product
 from tipchain.explain.locate.rerun import as_float, buffers_of, changed_buffers, conditions, kept_buffers, run_backward
-from tipchain.explain.locate.trace import Store, Trace, TracedValue, Tracer, Twins, put_back, take_out
+from tipchain.explain.locate.trace import Store, Trace, TracedValue, Tracer, Twins, each_call, put_back, take_out
 from tipchain.framework_types import Array, Loss, Model, Nested, Tensor
 from tipchain.frameworks.base import like_sequence, map_nested
 from tipchain.frameworks.live_models import LiveSide, Steps
@@ -207,10 +207,6 @@ class ModelInputs:
         """Return the arrays of all arguments, in their order."""
         return arrays_of((self.args, self.kwargs))
 
-    def first(self, count: int) -> ModelInputs:
-        """Return the first samples of every array, of the labels' too."""
-        return self.each(lambda one: one[:count])
-
     def each(self, change: Callable[[Array], Array]) -> ModelInputs:
         """Return the inputs with every array changed, those of the labels too."""
         given = self.args, self.kwargs, self.labels
@@ -288,7 +284,7 @@ def few_of(inputs: ModelInputs) -> ModelInputs | None:
     every = [*inputs.arrays(), *arrays_of(inputs.labels)]
     if count is None or count <= FEW or any(one.shape[:1] != (count,) for one in every):
         return None
-    return inputs.first(FEW)
+    return inputs.each(lambda one: one[:FEW])
 
 
 def bind(model: Model, inputs: ModelInputs) -> ModelInputs:
@@ -413,7 +409,7 @@ def run_model(
     held = buffers_of(side, model)
     with kept_buffers(side, model), conditions(side, double=double, seed=seed, draws=draws, gradient=backward or flows):
         tracer = Tracer(side, model, store, known, draws, pace)
-        with tracer.watching(), _projecting(side, model, large) as projected:
+        with each_call(side, model, tracer.enter, tracer.leave), _projecting(side, model, large) as projected:
             output = call_model(side, model, bound, double=double, gradient=flows)
             structure, tensors, names = take_out(output, side.is_tensor)
             value: Tensor = None
@@ -432,7 +428,7 @@ def run_model(
             elif backward and side.takes_gradient(value):
                 value.backward()
         return TracedRun(
-            trace=tracer.trace(),
+            trace=Trace(calls=tuple(tracer.calls)),
             outputs=tuple(side.array(one) for one in tensors),
             values=values,
             output_names=tuple(names),

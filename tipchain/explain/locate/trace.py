@@ -6,7 +6,7 @@ import tempfile
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache, partial
 from math import inf, isfinite, prod, sqrt
@@ -155,10 +155,6 @@ class Store:
         """Give up the arrays to hold others."""
         self.close()
         self._file, self.held, self.written, self.cut = None, 0, 0, False
-
-    def put_as(self, twin: StoredArray, apart: float) -> StoredArray:
-        """Take an array that is ``apart`` from one that is held already, without holding it a second time."""
-        return replace(twin, twin=twin.twin or twin, apart=apart + twin.apart)
 
     def put(self, array: Array) -> StoredArray:
         """Take the values of an array as they are now.
@@ -385,7 +381,7 @@ class Trace:
 
 
 class Tracer:
-    """Records the calls of one model while its context is open; call the model once inside.
+    """Records the calls of one model as `each_call` hands them over; backward may run inside that or afterwards.
 
     Args:
         side: the model's framework.
@@ -400,28 +396,21 @@ class Tracer:
         self, side: LiveSide, model: Model, store: Store, known: Twins | None, draws: Draws, pace: Pace | None
     ) -> None:
         self._side, self._store, self._other, self._draws, self._pace = side, store, known, draws, pace
-        self._model, self._layers = model, dict(side.layers(model))
-        self._calls: list[Call] = []
+        self._layers = dict(side.layers(model))
+        self.calls: list[Call] = []
         self._open: list[Call] = []
         self._ended = 0
         self._known: dict[int, tuple[Callable[[], object], int, TracedValue]] = {}
 
-    def watching(self) -> AbstractContextManager[None]:
-        """Record until the context ends; backward may run inside it or afterwards."""
-        return each_call(self._side, self._model, self._enter, self._leave)
-
-    def trace(self) -> Trace:
-        """Return the records so far."""
-        return Trace(calls=tuple(self._calls))
-
-    def _enter(self, key: CallKey, given: Nested) -> None:
+    def enter(self, key: CallKey, given: Nested) -> None:
+        """Record what a call is given."""
         if self._pace is not None and self._pace.over:
             raise OutOfTime(None)
         arguments, tensors, names = take_out(given, self._side.is_tensor)
         parent = self._open[-1] if self._open else None
         path, turn = key
         call = Call(
-            number=len(self._calls),
+            number=len(self.calls),
             path=path,
             type=type(self._layers[path]).__name__,
             layer=self._layers[path],
@@ -435,10 +424,11 @@ class Tracer:
         )
         if parent is not None:
             parent.children.append(call.number)
-        self._calls.append(call)
+        self.calls.append(call)
         self._open.append(call)
 
-    def _leave(self, key: CallKey, result: Nested) -> None:
+    def leave(self, key: CallKey, result: Nested) -> None:
+        """Record what a call gives."""
         while self._open[-1].key != key:  # a call inside that raised, and was caught
             self._open.pop()
         call = self._open.pop()
@@ -512,7 +502,7 @@ class Twins:
         """Return the value equal to a tensor, and the tensor's array as held then."""
         whose, copied = self._copied.pop(id(tensor), (None, None))
         if copied is not None and whose is not None and whose() is tensor and copied.dtype == array.dtype:
-            return copied, self._store.put_as(copied.stored, 0.0)
+            return copied, replace(copied.stored, twin=copied.stored.twin or copied.stored)
         projected, kind = cache(partial(Projected, array)), (array.shape, array.dtype.kind)
         if kind not in self._found:
             return None
@@ -541,7 +531,7 @@ class Twins:
             apart = known.outline.relative(projected())
         else:
             apart = relative(self._store.get(known), array)
-        return self._store.put_as(known, apart) if apart <= limit else None
+        return replace(known, twin=known.twin or known, apart=apart + known.apart) if apart <= limit else None
 
 
 def _probe(array: Array) -> Array:

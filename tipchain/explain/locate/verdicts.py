@@ -184,17 +184,12 @@ def _usual(truth: Array, port: Array | None, error: float | None) -> float:
 
 def classify(measured: Iterable[Measured]) -> tuple[Closeness, Measured | None]:
     """Return the worst class of a layer's tensors, and the tensor that decides it."""
-    worst: tuple[Closeness, Measured | None] = (Closeness.NOT_COMPARABLE, None)
-    for number, one in enumerate(measured):
-        found = _class_of(one)
-        key = ORDER.index(found), _size(one)
-        if not number or key > (ORDER.index(worst[0]), _size(worst[1])):
-            worst = found, one
-    return worst
 
+    def badness(told: tuple[Closeness, Measured]) -> tuple[int, float]:
+        closeness, one = told
+        return ORDER.index(closeness), one.port if one.port is not None else one.exact or 0.0
 
-def _size(one: Measured | None) -> float:
-    return 0.0 if one is None else one.port if one.port is not None else one.exact or 0.0
+    return max(((_class_of(one), one) for one in measured), key=badness, default=(Closeness.NOT_COMPARABLE, None))
 
 
 def _class_of(one: Measured) -> Closeness:

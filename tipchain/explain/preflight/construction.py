@@ -46,17 +46,16 @@ def _is_plain(value: object) -> bool:
 # What matched layers are made with, compared.
 
 
-def check_layers(pairs: Iterable[PairedLayers]) -> list[Diagnosis]:
+def check_layers(pairs: Iterable[PairedLayers]) -> Iterator[Diagnosis]:
     """Compare matched layers' settings, whether or not they hold parameters.
 
     Values are compared as torch means them: Paddle's momentum of 0.99 is torch's of 0.01, ``padding="SAME"`` is the
     numbers it comes to, no stride is the kernel's. What does not matter in a layer (whether padding counts in an average
     without padding) is not compared, nor what cannot be told: an axis of two inputs of different layouts.
 
-    Returns:
+    Yields:
         A finding per setting that differs, in the order of the pairs.
     """
-    found: list[Diagnosis] = []
     for pair in pairs:
         ours, theirs = kind_of(pair.reference, 0), kind_of(pair.port, 1)
         own = not (runs_as_built(pair.reference, 0) and runs_as_built(pair.port, 1))
@@ -68,7 +67,7 @@ def check_layers(pairs: Iterable[PairedLayers]) -> list[Diagnosis]:
                 if type(expected) is not type(actual) or same(expected, actual):
                     continue
                 kind = type(pair.port).__name__
-                cause = difference(
+                yield difference(
                     name.replace("_", "-").lower(),
                     (f"{name}={expected!r}", f"{name}={actual!r}"),
                     f"{name_of(pair)} ({kind}) has {name}={actual!r} where torch's has {name}={expected!r}",
@@ -76,12 +75,14 @@ def check_layers(pairs: Iterable[PairedLayers]) -> list[Diagnosis]:
                     paths=pair.paths,
                     effect="none",
                 )
-                found.append(cause)
         elif ours is theirs:
-            found += _compare(pair, ours)
+            yield from _compare(pair, ours)
         elif not own and not computes_the_same(pair, (ours, theirs)):  # a user's own forward is judged by its results
             reference, port = f"nn.{type(pair.reference).__name__}", f"nn.{type(pair.port).__name__}"
-            wanted = f"paddle.nn.{_class_in_paddle(ours, pair.reference)}"
+            # Of the kind's classes in Paddle the one of as many axes.
+            names = {one.lower(): one for one in ours.classes[1]}
+            known = (names.get(base.__name__.lower()) for base in type(pair.reference).__mro__)
+            wanted = f"paddle.nn.{next(filter(None, known), ours.classes[1][0])}"
             other = difference(
                 "layer-type",
                 (reference, port),
@@ -92,8 +93,7 @@ def check_layers(pairs: Iterable[PairedLayers]) -> list[Diagnosis]:
                 effect="elsewhere" if never_alike(ours, theirs) else "none",
                 edit=CodeEdit(kind="make", call=type(pair.port).__name__, written=wanted),
             )
-            found.append(_other_dropout(pair, ours, theirs) or other)
-    return found
+            yield _other_dropout(pair, ours, theirs, wanted) or other
 
 
 def _compare(pair: PairedLayers, kind: LayerKind) -> Iterator[Diagnosis]:
@@ -152,21 +152,13 @@ def _spelled(pair: PairedLayers, one: Trait, side: Literal[0, 1], value: object)
     return f"{names[0]}={tidy(value)!r}"
 
 
-def _class_in_paddle(kind: LayerKind, layer: object) -> str:
-    """Return the class in ``paddle.nn`` for a layer of torch: of a kind's classes the one of as many axes."""
-    names = {one.lower(): one for one in kind.classes[1]}
-    found = (names.get(base.__name__.lower()) for base in type(layer).__mro__)
-    return next(filter(None, found), kind.classes[1][0])
-
-
-def _other_dropout(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Diagnosis | None:
+def _other_dropout(pair: PairedLayers, ours: LayerKind, theirs: LayerKind, wanted: str) -> Diagnosis | None:
     """Return the finding where one layer drops elements and the other hands its input on."""
     missing = theirs.name == "Identity"
     if not (ours.drops or theirs.drops) or "Identity" not in (ours.name, theirs.name):
         return None
     rate = plain(pair.reference.p if missing else pair.port.p)
     values = (f"p={rate!r}", "nn.Identity") if missing else ("nn.Identity", f"p={rate!r}")
-    wanted = f"paddle.nn.{_class_in_paddle(ours, pair.reference)}" if missing else "paddle.nn.Identity"
     word = "nothing, torch's drops with" if missing else "something, torch's nothing:"
     return difference(
         "missing-dropout" if missing else "extra-dropout",
@@ -197,51 +189,55 @@ def place_of(pair: PairedLayers) -> str:
 # Whether matched layers are in the same mode, and keep their parameters in the same precision.
 
 
-def check_flags(
-    reference: Model, port: Model, pairs: Iterable[PairedLayers] = (), tensors: Tensors | None = None
-) -> list[Diagnosis]:
+def check_flags(reference: Model, port: Model, pairs: Iterable[PairedLayers], tensors: Tensors) -> Iterator[Diagnosis]:
     """Compare the modes of matched layers, where the models' own agree, and the dtypes of their parameters.
 
     Args:
         reference: a ``torch.nn.Module``.
         port: a ``paddle.nn.Layer``.
         pairs: layers that belong together.
-        tensors: the models' tensors, matched; without them dtypes are compared as the models' sets of dtypes.
+        tensors: the models' tensors, matched.
     """
-    found: list[Diagnosis] = []
     if bool(reference.training) != bool(port.training):
         # It matters if a layer does other things in train mode.
         layers = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
         minding = [path or "the model" for path, layer in layers[1].items() if _minds_mode(layer, 1)]
         minding = minding or [path or "the model" for path, layer in layers[0].items() if _minds_mode(layer, 0)]
         told = f"; a run in the modes that they are in would show it ({listed(minding, 3)})" if minding else ""
-        found.append(
-            difference(
-                "mode",
-                (f"training={reference.training}", f"training={port.training}"),
-                f"the port is in {_word(port)} mode, torch's model in {_word(reference)} mode{told}",
-                f"call `{_word(reference)}()` of the port",
-                code="setting",
-                effect="elsewhere" if minding else "none",
-            )
+        yield difference(
+            "mode",
+            (f"training={reference.training}", f"training={port.training}"),
+            f"the port is in {_word(port)} mode, torch's model in {_word(reference)} mode{told}",
+            f"call `{_word(reference)}()` of the port",
+            code="setting",
+            effect="elsewhere" if minding else "none",
         )
     for pair in pairs if bool(reference.training) == bool(port.training) else ():
         ours, theirs = kind_of(pair.reference, 0), kind_of(pair.port, 1)
         if ours is None or ours is not theirs or pair.reference.training == pair.port.training:
             continue
         if _minds_mode(pair.reference, 0) and _minds_mode(pair.port, 1):
-            found.append(
-                difference(
-                    "mode",
-                    (f"training={pair.reference.training}", f"training={pair.port.training}"),
-                    f"{name_of(pair)} is in {_word(pair.port)} mode, torch's in {_word(pair.reference)} mode, "
-                    "and the models' own modes agree",
-                    f"call `{_word(pair.reference)}()` of `{pair.port_path}`",
-                    code="setting",
-                    paths=pair.paths,
-                )
+            yield difference(
+                "mode",
+                (f"training={pair.reference.training}", f"training={pair.port.training}"),
+                f"{name_of(pair)} is in {_word(pair.port)} mode, torch's in {_word(pair.reference)} mode, "
+                "and the models' own modes agree",
+                f"call `{_word(pair.reference)}()` of `{pair.port_path}`",
+                code="setting",
+                paths=pair.paths,
             )
-    return found if tensors is None else [*found, *_dtypes(tensors)]
+    both = ((pair.ours, pair.theirs, pair.layers.port) for pair in tensors.pairs if pair.ours and pair.theirs)
+    apart = [one for one in both if is_floating(one[0]) and is_floating(one[1]) and one[0].dtype != one[1].dtype]
+    for (expected, actual), names in group_by(apart, lambda one: (one[0].dtype, one[1].dtype)).items():
+        shown = listed([port_name(theirs) for _, theirs, _ in names], SHOWN)
+        yield difference(
+            "dtype",
+            (f"torch.{expected}", f"paddle.{actual}"),
+            f"{len(names)} parameters of the port are {actual}, torch's {expected}: {shown}",
+            f"call `to(dtype='{expected}')` of the port, or of the layers of {shown}",
+            code="setting",
+            paths=("", common_path(path for *_, path in names)),
+        )
 
 
 def _word(layer: Model) -> str:
@@ -257,22 +253,6 @@ def _minds_mode(layer: Model, side: Literal[0, 1]) -> bool:
     rate = getattr(layer, "p", getattr(layer, "dropout", None))
     drops = not isinstance(rate, int | float) or (rate != 0 and getattr(layer, "num_layers", 2) != 1)
     return kind.by_mode and drops and not frozen
-
-
-def _dtypes(tensors: Tensors) -> Iterator[Diagnosis]:
-    """Yield the dtypes that differ, each with the parameters that have it."""
-    both = ((pair.ours, pair.theirs, pair.layers.port) for pair in tensors.pairs if pair.ours and pair.theirs)
-    apart = [one for one in both if is_floating(one[0]) and is_floating(one[1]) and one[0].dtype != one[1].dtype]
-    for (expected, actual), names in group_by(apart, lambda one: (one[0].dtype, one[1].dtype)).items():
-        shown = listed([port_name(theirs) for _, theirs, _ in names], SHOWN)
-        yield difference(
-            "dtype",
-            (f"torch.{expected}", f"paddle.{actual}"),
-            f"{len(names)} parameters of the port are {actual}, torch's {expected}: {shown}",
-            f"call `to(dtype='{expected}')` of the port, or of the layers of {shown}",
-            code="setting",
-            paths=("", common_path(path for *_, path in names)),
-        )
 
 
 SHAPING = frozenset(

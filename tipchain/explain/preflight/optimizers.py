@@ -167,42 +167,31 @@ def _differences(matched: Sequence[tuple[str, Settings, Settings]], rate: float)
         for (expected, actual), names in apart[name].items():
             where = f" for {listed(names, SHOWN)}" if len(names) < len(matched) else ""
             value, port_value = _spell(name, expected), _spell(name, actual)
-            fix = _fix(name, expected, where, rate)
+            fix, edit = _mending(name, expected, where, rate)
             if name == "epsilon" and kinds[0] == "RMSProp":
                 fix += f": torch's {expected**0.5:.6g} stands beside the root, Paddle's below it"
             message = f"`{name}` of the port's optimizer is {port_value}{where}, the reference's {value}"
             yield SettingDifference(
-                piece=OPTIMIZER,
-                path=(name,),
-                expected=expected,
-                message=message,
-                fix=fix,
-                edit=_edit(name, expected, where),
+                piece=OPTIMIZER, path=(name,), expected=expected, message=message, fix=fix, edit=edit
             )
 
 
-def _edit(name: str, wanted: Setting, where: str) -> CodeEdit | None:
-    """Return what to pass to the optimizer; None where it takes another class, or another group."""
-    value = repr(tidy(wanted))
-    if name == "weight_decay":
-        form, coefficient = wanted[0] if wanted else ("decoupled", 0)
-        value = "" if form == "decoupled" else f"paddle.regularizer.{form.upper()}Decay({coefficient:.9g})"
-    if not value or (name == "learning_rate" and where):
-        return None
-    return CodeEdit(kind="pass", call="", arguments=((name, value),))
-
-
-def _fix(name: str, wanted: Setting, where: str, rate: float) -> str:
+def _mending(name: str, wanted: Setting, where: str, rate: float) -> tuple[str, CodeEdit | None]:
+    """Return what to do, and what to pass to the optimizer: None where it takes another class, or another group."""
     if name == "learning_rate" and where and rate:
-        return f"let the factor{where} be {wanted / rate:.6g}: a group's `learning_rate` multiplies the optimizer's {rate:.6g}"
+        factor = f"let the factor{where} be {wanted / rate:.6g}"
+        return f"{factor}: a group's `learning_rate` multiplies the optimizer's {rate:.6g}", None
     if name == "weight_decay" and not wanted:
-        return f"do not decay{where or ' any parameter'} (`apply_decay_param_fun`, or a group with `weight_decay=0.0`)"
+        told = f"do not decay{where or ' any parameter'} (`apply_decay_param_fun`, or a group with `weight_decay=0.0`)"
+        return told, None
+    value, to = repr(tidy(wanted)), " to the optimizer"
     if name == "weight_decay":
         form, coefficient = wanted[0]
-        ways = {"decoupled": "use `paddle.optimizer.AdamW` with `weight_decay={}`"}
-        regular = f"pass `weight_decay=paddle.regularizer.{form.upper()}Decay({{}})`"
-        return ways.get(form, regular).format(f"{coefficient:.9g}") + where
-    return f"pass `{name}={tidy(wanted)!r}` to the optimizer{where}"
+        if form == "decoupled":
+            return f"use `paddle.optimizer.AdamW` with `weight_decay={coefficient:.9g}`{where}", None
+        value, to = f"paddle.regularizer.{form.upper()}Decay({coefficient:.9g})", ""
+    edit = CodeEdit(kind="pass", call="", arguments=((name, value),))
+    return f"pass `{name}={value}`{to}{where}", None if name == "learning_rate" and where else edit
 
 
 def _spell(name: str, value: Setting) -> str:

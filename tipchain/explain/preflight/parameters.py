@@ -129,7 +129,7 @@ class Tensors:
         its = {_first_tensor(pair.theirs): pair.layers.port for pair in alone if pair.theirs is not None}
         ours = mine | {slot.name: layer.path for layer in reference_only for slot in layer.slots}
         theirs = its | {_first_tensor(slot): layer.path for layer in port_only for slot in layer.slots}
-        held = {slot.name: slot for slot in self.torch_slots}
+        held = {slot.name: slot for layer in self.layers[0] for slot in layer.slots}
         found = {
             name: _first_tensor(slot)
             for name, slot in slots.items()
@@ -166,16 +166,11 @@ class Tensors:
             ),
         )
 
-    @property
-    def torch_slots(self) -> Iterator[TensorSlot]:
-        """The tensors of all of torch's layers."""
-        layers, _ = self.layers
-        return (slot for layer in layers for slot in layer.slots)
-
     @cached_property
     def by_print(self) -> Mapping[Print, list[TensorSlot]]:
         """Torch's tensors by what they hold."""
-        return group_by(self.torch_slots, lambda slot: print_of(self.array(slot)))
+        slots = (slot for layer in self.layers[0] for slot in layer.slots)
+        return group_by(slots, lambda slot: print_of(self.array(slot)))
 
     def array(self, slot: TensorSlot) -> Array:
         """Return the values of a tensor of torch's."""
@@ -226,12 +221,10 @@ VALUES = "wrong-values"
 """The code of values that are the reference's in no other order, and no other tensor's."""
 Told = tuple[str, str, str]
 """A slug, a tensor's fault, and its fix; ``{name}`` and ``{path}`` name tensor and layer."""
-Elsewhere = Callable[[], str | None]
-"""Returns the name of another equal tensor of the reference's; None if there is none."""
 
 
-def describe_values(expected: Array, actual: Array, elsewhere: Elsewhere) -> Told:
-    """Return the fault of a tensor of one shape, in torch's layout, whose values differ."""
+def describe_values(expected: Array, actual: Array, elsewhere: Callable[[], str | None]) -> Told:
+    """Return the fault of a tensor of one shape, in torch's layout, whose values differ, or are another's ``elsewhere``."""
     ours, theirs = (one if one.dtype.kind in "fc" else one.astype(np.float64) for one in (expected, actual))
     found = _arranged(ours, theirs)
     if found is not None:

@@ -6,7 +6,7 @@ other sizes, every token; in both modes, forward and backward.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -45,22 +45,13 @@ TOKENS = 4096
 """Tokens that an embedding is tried on at most."""
 
 
-def weigh(
-    findings: Iterable[Diagnosis],
-    located: Located,
-    sides: Sides,
-    models: tuple[Model, Model],
-    store: Store,
-    seed: int = 0,
-    pace: Pace | None = None,
-) -> list[Diagnosis]:
-    """Return the findings with their effects on the results.
+class LayerTrial:
+    """Weighs findings, and tries layers whose runs agree.
 
     A layer that gives what its counterpart gives, in float64, may keep its parameters as it likes; layers that turned out
     to be no counterparts may have other arguments and parameters.
 
     Args:
-        findings: differences of construction.
         located: what the models' runs told.
         sides: torch's and Paddle's.
         models: the users', which are not changed.
@@ -68,31 +59,12 @@ def weigh(
         seed: of random numbers.
         pace: how long it may take: no layer is tried after that, and a finding says so.
     """
-    told, pace = list(findings), pace or Pace()
-    unlike = {(one.reference_path, one.port_path) for one in told if one.code == "parameter" and not one.harmless}
-    trial = _Trial(located, sides, models, store, seed, unlike, pace)
-    found = []
-    for number, one in enumerate(told):
-        pace.tell("weighing differences of construction", number, len(told))
-        found.append(trial.weigh(one))
-    return [*found, *trial.activations(found), *trial.cut_gradients()]
-
-
-class _Trial:
-    """Weighs findings, and tries layers whose runs agree."""
 
     def __init__(
-        self,
-        located: Located,
-        sides: Sides,
-        models: tuple[Model, Model],
-        store: Store,
-        seed: int,
-        unlike: Collection[tuple[str, str]],
-        pace: Pace,
+        self, located: Located, sides: Sides, models: tuple[Model, Model], store: Store, seed: int, pace: Pace
     ) -> None:
-        self.located, self.sides, self.store, self.seed = located, sides, store, seed
-        self.unlike, self.pace = unlike, pace
+        self.located, self.sides, self.store, self.seed, self.pace = located, sides, store, seed, pace
+        self.unlike: set[tuple[str, str]] = set()
         reference, port = models
         self.layers = dict(reference.named_modules(remove_duplicate=False)), dict(every_path(port))
         self.first = [{id(layer): path for path, layer in reversed(own.items())} for own in self.layers]
@@ -107,8 +79,18 @@ class _Trial:
         forward = [(paths, one) for paths, one in verdicts if one.direction == "forward" and one.method == "float64"]
         self.fine = {paths for paths, one in forward if one.closeness in FINE} - self.faulty
 
-    def weigh(self, one: Diagnosis) -> Diagnosis:
-        """Return a finding with its effect."""
+    def weigh(self, told: Sequence[Diagnosis]) -> list[Diagnosis]:
+        """Return differences of construction with their effects on the results, and those that only these runs show."""
+        self.unlike = {
+            (one.reference_path, one.port_path) for one in told if one.code == "parameter" and not one.harmless
+        }
+        found = []
+        for number, one in enumerate(told):
+            self.pace.tell("weighing differences of construction", number, len(told))
+            found.append(self._weighed(one))
+        return [*found, *self._activations(found), *self._cut_gradients()]
+
+    def _weighed(self, one: Diagnosis) -> Diagnosis:
         paths = self._first(0, one.reference_path), self._first(1, one.port_path)
         otherwise = paths in self.refuted and one.code != "setting"
         fine = paths in self.fine or (self.located.alike and paths not in self.faulty)
@@ -156,7 +138,7 @@ class _Trial:
         pairs = (*self.located.joint, *self.located.matching.pairs)
         return [one for one in pairs if (one.reference.path, one.port.path) == paths]
 
-    def activations(self, known: Sequence[Diagnosis]) -> Iterator[Diagnosis]:
+    def _activations(self, known: Sequence[Diagnosis]) -> Iterator[Diagnosis]:
         """Yield the differences of layers' own activations, where the models' inputs hide them.
 
         timm's BatchNormAct2d is a norm and an activation, which a port has as a layer or an argument. Of a function nothing is
@@ -176,7 +158,7 @@ class _Trial:
             argument = getattr(pair.port, "_act", None)
             if not (any(call.then) or ours or theirs or argument):
                 continue
-            acts = check_layers([PairedLayers(*ours[0], *theirs[0])]) if len(ours) == len(theirs) == 1 else []
+            acts = [*check_layers([PairedLayers(*ours[0], *theirs[0])])] if len(ours) == len(theirs) == 1 else []
             if shown:
                 yield from (one if one.harmless else replace(one, effect="here") for one in acts)
                 continue
@@ -200,7 +182,7 @@ class _Trial:
                 for one in acts or [together]:
                     yield replace(one, effect="elsewhere", message=f"{one.message}; {self.seen[key]} would show it")
 
-    def cut_gradients(self) -> Iterator[Diagnosis]:
+    def _cut_gradients(self) -> Iterator[Diagnosis]:
         """Yield the layers of the port that stop a gradient which the models' runs do not have: their inputs take none."""
         for call in self.located.matching.pairs:
             paths, ours = (call.reference.path, call.port.path), call.reference
@@ -299,9 +281,8 @@ class _Trial:
     def _inputs(self, pair: PairedLayers, call: CallPair) -> Iterator[tuple[str, bool, list[Array]]]:
         """Yield inputs made to tell, each with its name and whether the layers are in train mode."""
         shapes = [one.shape for one in call.reference.inputs]
-        if not shapes or shapes != [one.shape for one in call.port.inputs]:
-            return
-        if any(np.prod(shape) > LARGEST for shape in shapes):
+        same = shapes == [one.shape for one in call.port.inputs]
+        if not shapes or not same or any(np.prod(shape) > LARGEST for shape in shapes):
             return
         kinds = [one.dtype.kind for one in call.reference.inputs]
         if "f" not in kinds:
