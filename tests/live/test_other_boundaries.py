@@ -134,18 +134,6 @@ def test_a_layer_with_a_state_is_run_by_itself_as_it_was(kind, right):
         assert "scale" in cause.place.code
 
 
-def test_a_gradient_that_is_zero_but_for_rounding_is_as_coarse_as_its_terms():
-    """A bias whose gradient is zero, for a softmax takes out what all places have in common."""
-
-    def forward(side, final, x):
-        big = side.nn.functional.interpolate(final(x), scale_factor=2, mode="bilinear", align_corners=True)
-        return side.nn.functional.softmax(big.flatten(2), -1) @ side.arange(256, dtype=x.dtype)
-
-    reference = model(torch, lambda nn: {"final": nn.Conv2d(3, 2, 1)}, lambda net, x: forward(torch, net.final, x))
-    port = model(paddle, lambda nn: {"final": nn.Conv2D(3, 2, 1)}, lambda net, x: forward(paddle, net.final, x))
-    assert copy_and_align(reference, port, IMAGES).passed
-
-
 class Norm(paddle.nn.Layer):
     def __init__(self):
         super().__init__()

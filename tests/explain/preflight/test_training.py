@@ -41,10 +41,7 @@ EQUAL = (
         f"AdamW(0.1, parameters=[{{'params': {W}}}, {{'params': {V}, 'learning_rate': 0.1}}])",
     ),
     ("Adagrad(m.parameters(), lr=0.1)", "Adagrad(0.1, 1e-10, parameters=m.parameters())"),
-    ("Adadelta(m.parameters(), lr=0.1)", "Adadelta(0.1, 1e-6, 0.9, parameters=m.parameters())"),
-    ("NAdam(m.parameters(), lr=0.1)", "NAdam(0.1, parameters=m.parameters())"),
     ("RAdam(m.parameters(), lr=0.1)", "RAdam(0.1, parameters=m.parameters())"),
-    ("Rprop(m.parameters(), lr=0.1)", "Rprop(0.1, parameters=m.parameters())"),
     ("SGD(m.parameters(), lr=0.1)", "SGD(paddle.optimizer.lr.StepDecay(0.1, 3), m.parameters())"),
 )
 SGD, MOMENTUM = "SGD(m.parameters(), lr=0.1, momentum=0.9{})", "Momentum(0.1, 0.9, m.parameters(){})"

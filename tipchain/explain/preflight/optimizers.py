@@ -179,19 +179,22 @@ def _differences(matched: Sequence[tuple[str, Settings, Settings]], rate: float)
 def _mending(name: str, wanted: Setting, where: str, rate: float) -> tuple[str, CodeEdit | None]:
     """Return what to do, and what to pass to the optimizer: None where it takes another class, or another group."""
     if name == "learning_rate" and where and rate:
-        factor = f"let the factor{where} be {wanted / rate:.6g}"
-        return f"{factor}: a group's `learning_rate` multiplies the optimizer's {rate:.6g}", None
+        told = f"let the factor{where} be {wanted / rate:.6g}: a group's `learning_rate` multiplies the optimizer's {rate:.6g}"
+        return told, None
     if name == "weight_decay" and not wanted:
         told = f"do not decay{where or ' any parameter'} (`apply_decay_param_fun`, or a group with `weight_decay=0.0`)"
         return told, None
-    value, to = repr(tidy(wanted)), " to the optimizer"
+    value = repr(tidy(wanted))
     if name == "weight_decay":
         form, coefficient = wanted[0]
         if form == "decoupled":
             return f"use `paddle.optimizer.AdamW` with `weight_decay={coefficient:.9g}`{where}", None
-        value, to = f"paddle.regularizer.{form.upper()}Decay({coefficient:.9g})", ""
+        value = f"paddle.regularizer.{form.upper()}Decay({coefficient:.9g})"
     edit = CodeEdit(kind="pass", call="", arguments=((name, value),))
-    return f"pass `{name}={value}`{to}{where}", None if name == "learning_rate" and where else edit
+    told = (
+        f"pass `{name}={value}`{where}" if name == "weight_decay" else f"pass `{name}={value}` to the optimizer{where}"
+    )
+    return told, None if name == "learning_rate" and where else edit
 
 
 def _spell(name: str, value: Setting) -> str:
