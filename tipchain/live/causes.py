@@ -162,7 +162,7 @@ def explain_layers(
         kind = verdict.reference_type, verdict.port_type
         edits = [one for one in by_type.get(kind, ()) if one.code not in DESCRIBING]
         shown = next((one for one in found if one.code in DESCRIBING and one.layers == (path,)), None)
-        if shown is None or not edits:
+        if shown is None or not edits or pace.over:
             continue
         cause = search(path, verdict, edits)[0]
         if same := next((one for one in found if one.code not in DESCRIBING and _alike(one) == _alike(cause)), None):

@@ -95,15 +95,17 @@ class Divergence:
 
     def _is_proved(self, key: int) -> bool:
         """Tell whether the port makes of a tensor, element by element, one of the reference's: it may have another form."""
-        value = self.ops.values[key]
-        for op in (one for one in self.ops.consumers.get(key, ()) if one.made and one.name != LAYER):
-            made, others = self.ops.values[op.made[0]], {*op.given} - {key}
-            if others and not (op.name in ARITHMETIC and all(map(self.matched.get, others))):
-                continue
-            whole = made.dtype == value.dtype and made.size >= value.size and (others or made.size == value.size)
-            right = self.matched[op.made[0]] and _varies(self.ops, op.made[0])
-            if whole and (right or self._is_proved(op.made[0])):
-                return True
+        left = [key]
+        for one in left:
+            value = self.ops.values[one]
+            for op in (each for each in self.ops.consumers.get(one, ()) if each.made and each.name != LAYER):
+                made, others = self.ops.values[op.made[0]], {*op.given} - {one}
+                if others and not (op.name in ARITHMETIC and all(map(self.matched.get, others))):
+                    continue
+                if made.dtype == value.dtype and made.size >= value.size and (others or made.size == value.size):
+                    if self.matched[op.made[0]] and _varies(self.ops, op.made[0]):
+                        return True
+                    left += [op.made[0]] if op.made[0] not in left else []
         return False
 
     def _ends(self) -> list[Op]:

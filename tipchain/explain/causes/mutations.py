@@ -123,7 +123,10 @@ def search(
         return None if one is None else mends(one)
 
     every = partial(mutations, trials.piece, walk, near, frozenset(within))
-    tries = lambda start: (mended(one) is not None for one in islice(every(), start, None))  # noqa: E731
+
+    def tries(start: int) -> Iterator[bool]:
+        return (mended(one) is not None for one in islice(every(), start, None))
+
     found = _mending(tries, LONGEST - trials.pace.searched)
     trials.pace.searched += _spent() - before
     good = [
