@@ -36,7 +36,7 @@ from tipchain.explain.causes.walk import Parting, acts_of
 from tipchain.explain.findings import Diagnosis, SourceLine, shown_path, source_of
 from tipchain.explain.locate.between_layers import enlarge, holds
 from tipchain.explain.locate.locate import Located
-from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, common_path, hands_on
+from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, common_path
 from tipchain.explain.locate.rerun import steps_after
 from tipchain.explain.locate.trace import Store
 from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, frameworks_own
@@ -277,24 +277,13 @@ def diagnose(
         try:
             for piece in pieces(located, verdict, sides, store, models, seed, double=double):
                 if found := _diagnose(piece, verdict, models, findings, like, pace, inside):
-                    return tuple(_at_idle(one, located, verdict) for one in found)
+                    return tuple(found)
             break
         except Exception as error:  # noqa: BLE001  (a user's layer may refuse to run apart from its model, in any way)
             refused = refused or error
     else:
         return (_unknown(verdict, f"it cannot be run by itself: {type(refused).__name__}: {refused}", None),)
     return (_unknown(verdict, "its calls could not be found in both models, or show no error by themselves", None),)
-
-
-def _at_idle(cause: Diagnosis, located: Located, verdict: LayerVerdict) -> Diagnosis:
-    """Return a cause; of code around a layer that hands tensors on, the layer's."""
-    path = verdict.port_path
-    calls = [one for one in located.port.trace.calls if one.path == path and one.turn == verdict.turn]
-    idle = any(hands_on(one) and not one.children for one in calls)
-    if not idle or not (path.startswith(f"{cause.port_path}.") or not cause.port_path):
-        return cause
-    shown = shown_path(cause.port_path)
-    return replace(cause, port_path=path, message=cause.message.replace(f"{shown}:", f"`{path}`:", 1))
 
 
 def _diagnose(
