@@ -107,7 +107,7 @@ def explain_layers(
     faults = {path: ones[0] for path, ones in group_by(at_fault, lambda one: one.port_path).items()}
     wrong = [one.port_path for one in at_fault if one.direction == "forward"]
 
-    def search(path: str, verdict: LayerVerdict, like: Sequence[Diagnosis]) -> list[Diagnosis]:
+    def search(path: str, verdict: LayerVerdict, like: Sequence[Diagnosis], **how: bool) -> list[Diagnosis]:
         shown, within = located.shown(verdict), [one for one in wrong if below(one, path) is not None]
         # Code that is wrong at several places has layers at fault inside; else that is not known.
         several = path in located.again or (located.later and len(within) > 1)
@@ -122,6 +122,7 @@ def explain_layers(
             like=like,
             pace=pace,
             inside={*within} - {path} if several else None,
+            **how,
         )
         stage = "preflight" if verdict.direction == "construction" else verdict.direction
         return [replace(one, stage=stage, reference_path=_counterpart(one.port_path, verdict, shown)) for one in told]
@@ -164,7 +165,7 @@ def explain_layers(
         shown = next((one for one in found if one.code in DESCRIBING and one.layers == (path,)), None)
         if shown is None or not edits or pace.over:
             continue
-        cause = search(path, verdict, edits)[0]
+        cause = search(path, verdict, edits, only_like=True)[0]
         if same := next((one for one in found if one.code not in DESCRIBING and _alike(one) == _alike(cause)), None):
             more = _joined(found, same, path)
             first, second = sorted((found.index(shown), found.index(more)))

@@ -320,7 +320,7 @@ def _detached_outputs(piece: Piece, outputs: Sequence[Array]) -> Iterator[Hypoth
 
 
 def _missing_detaches(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
-    """Yield what each statement makes, or gives a call, without its gradient; that first which the reference detaches."""
+    """Yield each statement's result, or argument, without its gradient; those first that the reference detaches."""
     found: dict[tuple[str, str, str], list[tuple[Tensor, Op, Act]]] = {}
     for op in ops:
         made = piece.floats(op.result)
@@ -336,10 +336,10 @@ def _missing_detaches(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
             name = f"`{names[number] if number < len(names) else number}`"
             turn = op.args[number], op, with_argument_detached(number)
             found.setdefault((called(op), op.place, name), []).append(turn)
-    wanted = piece.record.detached
 
     def is_wanted(turns: Sequence[tuple[Tensor, Op, Act]]) -> bool:
-        return any(sketch.close(Sketch(numpy_of(one)), SAME_SINGLE) for one, *_ in turns for sketch in wanted)
+        sketches = (Sketch(numpy_of(one)) for one, *_ in turns if piece.record.detached)
+        return any(wanted.close(one, SAME_SINGLE) for one in sketches for wanted in piece.record.detached)
 
     for (_, _, which), turns in sorted(found.items(), key=lambda one: not is_wanted(one[1])):
         op, acts = turns[0][1], {each.number: act for _, each, act in turns}

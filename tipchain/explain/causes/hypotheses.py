@@ -130,7 +130,7 @@ class Trials:
         self.trials: list[Trial] = []
         self.reserve: Sequence[Hypothesis] = ()
         self.failed = 0
-        self.rest = 0.0
+        self.rest = 0.0  # the error that the reference's tensors leave
 
     @cached_property
     def walk(self) -> Walk:
@@ -157,7 +157,7 @@ class Trials:
         return True
 
     def mends(self, one: Hypothesis) -> Trial | None:
-        """Return how a hypothesis did, without keeping it, if nothing but rounding is left, or twice what the reference's tensors leave."""
+        """Return how a hypothesis did, without keeping it, if it leaves rounding, or twice the error of the reference's tensors there."""
         left = self._left(one)
         if left is None or left > min(max(SAME_SINGLE, 2 * self.rest), (1 - EXPLAINED) * self.before):
             return None

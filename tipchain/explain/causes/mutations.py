@@ -202,7 +202,7 @@ def _spent() -> float:
 
 
 def _told_by_copy(tries: Iterable[bool], within: float, late: float) -> str:
-    """Return what a copy of this process writes while it tries one after the other, until it ends, or until ``late``."""
+    """Return the signs of a copy of this process that tries all in turn, until it ends, or until ``late``."""
     read, write = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of threads, which the copy does not have
@@ -231,7 +231,7 @@ def _told_by_copy(tries: Iterable[bool], within: float, late: float) -> str:
 
 
 def _try_all(tries: Iterable[bool], within: float, write: int) -> None:
-    """Try one after the other; the system ends this process where one takes too long."""
+    """Try all in turn; the system ends this process where a try takes too long."""
     for one in ENDING:  # Paddle's own handlers wait for threads that the copy lacks
         signal.signal(one, signal.SIG_DFL)
     until, longest, begun, some = within, 0.0, time.process_time(), iter(tries)

@@ -93,8 +93,7 @@ def pieces(
             if one.at_fault or backward or below(one.port_path, pair.port.path) not in own
             if one.closeness not in FINE and (backward or one.direction == "forward")
         }
-        right = [one for one in inside if one[-1].port.path not in unsure]
-        judged = frozenset(path for path, *_ in right)
+        judged = frozenset(path for path, _, one in inside if one.port.path not in unsure)
         # A layer of the port's that stands for several of the reference's, such as one activation for all, has no partner.
         others = defaultdict[str, set[str]](set)
         for path, other, _ in inside:
@@ -249,6 +248,7 @@ def diagnose(
     like: Sequence[Diagnosis] = (),
     pace: Pace | None = None,
     inside: Collection[str] | None = None,
+    only_like: bool = False,
 ) -> tuple[Diagnosis, ...]:
     """Return the causes of a layer's or container's fault, one per place of code.
 
@@ -267,6 +267,7 @@ def diagnose(
         like: causes of other layers of this type.
         pace: how long it may take.
         inside: where the code is wrong at several places, the layers in it whose faults have causes of their own.
+        only_like: whether nothing is tried but construction and ``like``.
     """
     if verdict.closeness is Closeness.LOWER_PRECISION:
         return (lower_precision(verdict),)
@@ -276,7 +277,7 @@ def diagnose(
     for double in (True, False):  # code of the port's may run in float32 alone
         try:
             for piece in pieces(located, verdict, sides, store, models, seed, double=double):
-                if found := _diagnose(piece, verdict, models, findings, like, pace, inside):
+                if found := _diagnose(piece, verdict, models, findings, like, pace, inside, only_like):
                     return tuple(found)
             break
         except Exception as error:  # noqa: BLE001  (a user's layer may refuse to run apart from its model, in any way)
@@ -294,8 +295,9 @@ def _diagnose(
     like: Sequence[Diagnosis],
     pace: Pace | None,
     inside: Collection[str] | None,
+    only_like: bool,
 ) -> list[Diagnosis]:
-    """Return the causes of a piece's error; none if it runs alone without one."""
+    """Return the causes of a piece's error; none if it runs alone without one, or has none of those that are to be tried."""
     with piece.open():
         trials = Trials(piece, pace)
         if trials.before <= NOISE:
@@ -304,10 +306,8 @@ def _diagnose(
         if not trials.settled() and piece.backward:
             trials.run(cut_gradients(piece, trials.base.ops, trials.base.outputs))
             trials.run(other_layers(piece, trials.walk))
-        if inside is not None and not piece.backward:
-            told = _told_by_places(piece, trials, inside)
-            if told:
-                return told
+        if inside is not None and not piece.backward and (told := _told_by_places(piece, trials, inside)):
+            return told
         if not trials.settled():
             # The causes of other layers of the same type are few among all that could be tried.
             wanted = {said_alike(one.message, one.port_path) for one in like}
@@ -321,6 +321,8 @@ def _diagnose(
                 ready = (one for one in mutations(piece, trials.walk, op) if isinstance(one, Hypothesis))
                 trials.run(completed(one, trials.walk, step) for one in filter(is_known, ready))
             trials.reserve = ()
+        if only_like and not trials.settled():
+            return []
         for group in () if trials.settled() else _groups(piece, trials, models):
             trials.run(group)
             if trials.settled():
@@ -425,11 +427,9 @@ def needed(trials: Trials, explains: Callable[[Hypothesis], object]) -> list[Hyp
     for group in reversed(groups if len(groups) > 1 else ()):
         kept = walk.partings
         walk.partings = [one for one in kept if one not in group]
-        hidden = any(walk.rests(later.key, one.key, wrong=True) for later in walk.partings for one in group)
-        if hidden and not all(one.alike for one in group) and trials.moves(group):
-            walk.partings = kept
-            continue
-        if not walk.partings or not all(map(explains, by_substitution(piece, walk))):
+        rests = any(walk.rests(later.key, one.key, wrong=True) for later in walk.partings for one in group)
+        hidden = rests and not all(one.alike for one in group) and trials.moves(group)
+        if hidden or not walk.partings or not all(map(explains, by_substitution(piece, walk))):
             walk.partings = kept
     return list(by_substitution(piece, walk))
 
