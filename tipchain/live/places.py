@@ -7,6 +7,7 @@ import functools
 import inspect
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,6 @@ from tipchain.explain.causes.lines import (
     node_of,
     only_unlike,
     opposite,
-    origin,
     reads_alike,
     reads_otherwise,
 )
@@ -57,12 +57,13 @@ def _place(cause: Diagnosis, reference: _Finder, port: _Finder, faulty: Sequence
     inner = join(cause.port_path, edit.call) if edit is not None and edit.call else cause.port_path
     path = inner if inner in port.layers else cause.port_path
     set_here = cause.name if cause.code == "buffer" else edit.call if edit is not None and edit.kind == "set" else ""
-    if set_here and (assigned := port.assigned(cause.port_path, set_here)):  # by the constructor
+    if (
+        set_here
+        and (place is None or cause.code != "buffer")
+        and (assigned := port.assigned(cause.port_path, set_here))
+    ):  # by the constructor
         place = assigned
         ours = (reference.assigned(cause.reference_path, set_here) if cause.code == "buffer" else None) or ours
-    elif place and cause.code == "buffer" and (computed := origin(place, cause.name)) != place:
-        place, computed_at = computed, f"{computed.short} (`{computed.code}`)"
-        cause = replace(cause, fix=f"{cause.fix}; the value is computed at {computed_at}")
     if ours is None and place:
         ours = reference.forward(cause.reference_path, cause.name if edit is None else edit.call)
     if place is None and cause.code == "missing-call" and ours and (frame := at_line(ours.file, ours.line)):
@@ -76,7 +77,7 @@ def _place(cause: Diagnosis, reference: _Finder, port: _Finder, faulty: Sequence
         if frame is None or cause.code != "argument" or cause.name.replace("-", "_") in frame.reading:
             place, ours = _built_otherwise(port, reference, path, frame) or (place, ours)
         around, port_around = (one.rpartition(".")[0] for one in (cause.reference_path, path))
-        if cause.code == "argument" and port.has_right_siblings(faulty):
+        if cause.code == "argument" and port.has_right_siblings(faulty, cause.name):
             # Who makes the layer around it gives it another one.
             place, ours = port.constructed(port_around) or place, reference.constructed(around) or ours
             cause = replace(cause, edit=None)
@@ -160,12 +161,16 @@ class _Finder:
         every = (one for file in self.files for one in functions_in(file))
         return [one for one in every if not one.name.endswith(".forward")]
 
-    def has_right_siblings(self, paths: Sequence[str]) -> bool:
-        """Tell whether other layers of the class that makes a layer have none of the faults at some paths."""
-        around = {one.rpartition(".")[0] for one in paths}
-        kinds = {type(self.layers[one]) for one in around if one in self.layers and _own_classes(self.layers[one])}
-        alike = {path for path, layer in self.layers.items() if path and type(layer) in kinds}
-        return bool(alike - around)
+    def has_right_siblings(self, paths: Sequence[str], argument: str) -> bool:
+        """Tell whether another layer of the class that makes a layer gives its own of that name another value of an argument."""
+        made: dict[tuple[type, str], dict[str, object]] = defaultdict(dict)
+        for path, layer in self.layers.items():
+            around, _, name = path.rpartition(".")
+            if around and _own_classes(self.layers[around]):
+                held = vars(layer)
+                made[type(self.layers[around]), name][path] = held.get(argument, held.get(f"_{argument}"))
+        alike = (values for values in made.values() if values.keys() & {*paths})
+        return any(values[one] not in [values.get(path) for path in paths] for values in alike for one in values)
 
     def constructed(self, path: str) -> SourceLine | None:
         """Return where a layer is made: the line that gives it to the layer around it; a model's class for itself."""
@@ -186,7 +191,7 @@ class _Finder:
         """Return where a layer's class gives it an attribute."""
         name, owner = name.rpartition(".")[2], self.layers.get(around)
         found = (_child(cls, name, constant=True) for cls in _own_classes(owner))
-        return next((origin(one[0]) for one in found if one), None)
+        return next((one[0] for one in found if one), None)
 
     def made(self, around: str, name: str) -> _Made | None:
         """Return the line and the expression that make a child of a layer, with the code around them."""
@@ -201,18 +206,19 @@ class _Finder:
         if around and type(owner).__module__.startswith(LIBRARIES):
             holder = self.made(outer, own)
             made = self.layers.get(f"{around}.{name}")
-            return _element(holder, name, type(made).__name__) if holder else None
+            return _element(holder, (own, name), type(made).__name__) if holder else None
         return None
 
 
 _Made = tuple[SourceLine, ast.expr, ast.AST]
 
 
-def _element(holder: _Made, name: str, kind: str) -> _Made:
-    """Return the line of one layer of a container, by number or name where it is written out, else by its type.
+def _element(holder: _Made, names: tuple[str, str], kind: str) -> _Made:
+    """Return the line of one layer of a container, by number or name where it is written out, else by its type, or where it is appended.
 
     The container's own line is returned where that finds none, or several.
     """
+    around, name = names
     line, node, scope = holder
     listed: Sequence[ast.expr] = node.args if isinstance(node, ast.Call) else getattr(node, "elts", ())
     listed = listed[0].elts if len(listed) == 1 and isinstance(listed[0], ast.List | ast.Tuple) else listed
@@ -223,7 +229,12 @@ def _element(holder: _Made, name: str, kind: str) -> _Made:
                 found += [inner] if given == name else []
             case _:
                 found += [one] if str(number) == name else []
-    found = found or [one for one in ast.walk(scope) if isinstance(one, ast.Call) and called_name(one) == kind]
+    calls = [one for one in ast.walk(scope) if isinstance(one, ast.Call)]
+    if len(found) != 1:
+        found = [one for one in calls if called_name(one) == kind]
+    if len(found) != 1:
+        appended = [one.args for one in calls if ast.unparse(one.func).endswith(f".{around}.append")]
+        found = [arg for args in appended for arg in args if called_name(arg) == kind]
     return (SourceLine.at(line.file, found[0].lineno), found[0], scope) if len(found) == 1 else holder
 
 

@@ -18,7 +18,7 @@ from tipchain.explain.findings import CodeEdit, Diagnosis, SourceLine, shown_pat
 from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.matching import common_path
 from tipchain.explain.locate.verdicts import LayerVerdict, effective_bits
-from tipchain.framework_types import Function, Nested, Options
+from tipchain.framework_types import Array, Function, Nested, Options
 from tipchain.numbers.tolerance import EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
 
 
@@ -51,6 +51,7 @@ class Hypothesis:
         place: the path within the piece of the layer that is wrong; None: the layer whose code makes the calls.
         lines: the statement to change, and the reference's that does it otherwise.
         code_edit: what to change in it.
+        constants: the reference's constant and the port's, where it is about such.
     """
 
     code: str
@@ -67,6 +68,7 @@ class Hypothesis:
     place: str | None = None
     lines: Lines = NO_LINES
     code_edit: CodeEdit | None = None
+    constants: tuple[Array, Array] | None = None
 
     @property
     def said(self) -> str:

@@ -343,68 +343,6 @@ def reads_alike(frame: Frame, codes: Iterable[Code]) -> bool:
     return against is not None and against[1] and against[0].reading == frame.reading
 
 
-CONVERSIONS = frozenset(
-    """
-    to_tensor tensor as_tensor from_numpy numpy array asarray ascontiguousarray astype cast to float double contiguous clone
-    reshape view unsqueeze
-""".split()
-)
-"""Functions and methods that change no number of what they are given."""
-
-
-def origin(line: SourceLine, name: str = "") -> SourceLine:
-    """Return the statement that computes a value which a statement hands on.
-
-    Names are followed to where they are set, the user's functions to their only return, conversions to what they convert.
-
-    Args:
-        line: the statement.
-        name: the function that it gives the value to; else what the statement sets, returns or registers.
-    """
-    seen, tree = set[int](), _parsed(line.file)
-    node = _innermost(tree, line.line, ast.stmt)
-    while isinstance(node, ast.stmt) and node.lineno not in seen:
-        seen.add(node.lineno)
-        calls = [one for one in ast.walk(node) if name and called_name(one) == name]
-        value: ast.AST | None = calls[0] if len(calls) == 1 else None if name else getattr(node, "value", None)
-        if isinstance(node, ast.Expr) and isinstance(value, ast.Call) and len(value.args) > 1:
-            value = value.args[1]  # self.register_buffer("name", value)
-        line, name = SourceLine.at(line.file, node.lineno), ""
-        node = _setter(_converted(value), tree, node.lineno)
-    return line
-
-
-def _converted(node: ast.AST | None) -> ast.AST | None:
-    while isinstance(node, ast.Call) and called_name(node) in CONVERSIONS:
-        of_library = ast.unparse(node.func).rpartition(".")[0] in ("", "torch", "paddle", "np", "numpy")
-        node = next(iter(node.args), None) if of_library else getattr(node.func, "value", None)
-    return node
-
-
-def _setter(value: ast.AST | None, tree: ast.Module, line: int) -> ast.stmt | None:
-    """Return the only statement that sets a name or an attribute, or the only return of a function that is called."""
-    match value:
-        case ast.Name(id=name):
-            scope: ast.AST | None = _innermost(tree, line, ast.FunctionDef)
-        case ast.Attribute(value=ast.Name(id="self"), attr=name):
-            scope = _innermost(tree, line, ast.ClassDef)
-        case ast.Call() if name := called_name(value):
-            named = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name == name]
-            found = [one for node in named for one in ast.walk(node) if isinstance(one, ast.Return)]
-            return found[0] if len(named) == len(found) == 1 else None
-        case _:
-            return None
-    assigned = [one for one in ast.walk(scope) if isinstance(one, ast.Assign)] if scope is not None else []
-    setters = [one for one in assigned if any(ast.unparse(value) == ast.unparse(target) for target in one.targets)]
-    return setters[0] if len(setters) == 1 else None
-
-
-def _innermost(tree: ast.Module, line: int, kind: type[ast.stmt]) -> ast.stmt | None:
-    """Return the smallest statement of a kind that a line is in."""
-    around = [one for one in ast.walk(tree) if isinstance(one, kind) and one.lineno <= line <= (one.end_lineno or 0)]
-    return max(around, key=lambda one: one.lineno, default=None)
-
-
 def calls_of(file: str, name: str) -> list[SourceLine]:
     """Return the lines of a file that call a function or class by a name."""
     return [

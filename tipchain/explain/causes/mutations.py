@@ -386,7 +386,9 @@ def _with_settings(calls: Sequence[Op], changes: Sequence[tuple[Given, object]],
         fix = f"set `self.{kept}` to {value:.10g}, which `{op.name}`{where} is given" if kept else fix
         change = CodeEdit(kind="set", call=kept, written=f"{value:.10g}") if kept else None
     act = with_arguments({slot: new for (slot, _, _), new in changes})
-    return _edit("argument", calls, act, what, instead, fix, name=name, calls=len(calls), code_edit=change)
+    numbers = not more and all(isinstance(one, int | float) for one in (value, present))
+    told: Options = {"constants": (np.array(value), np.array(present))} if numbers else {}
+    return _edit("argument", calls, act, what, instead, fix, name=name, calls=len(calls), code_edit=change, **told)
 
 
 def _settings(calls: Sequence[Op], pool: Pool, piece: Piece) -> Iterator[Hypothesis]:

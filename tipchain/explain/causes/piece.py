@@ -223,14 +223,14 @@ class Piece:
         with ExitStack() as stack:
             stack.enter_context(kept_buffers(side, self.port))
             stack.callback(recorder.ops.unwatch)
-            made = self._rerun(1, called, None)
+            made = self.again(1, called, None)
             drawn = bool(self._draws.made)
             if keep and not (self.backward or recorder.writes or drawn):  # else calls must all be run each time
                 self._known = tuple(op.result for op in recorder.ops)
             gradients = as_reference(self._gradients(1, made), self._laid) if self.backward else {}
             return PieceOutcome(outputs=_wide(made.outputs), gradients=gradients, ops=recorder.ops)
 
-    def _rerun(self, number: Literal[0, 1], called: Function, draws: Draws | None) -> Rerun:
+    def again(self, number: Literal[0, 1], called: Function, draws: Draws | None) -> Rerun:
         """Run one side's piece, backward from the cotangents where gradients are compared."""
         side, one = self.sides[number], (self.ours, self.theirs)[number]
 
@@ -285,7 +285,7 @@ class Piece:
                 self._cotangents = tuple(generator.standard_normal(tuple(one.shape)) for one in outputs)
             return outputs
 
-        made = self._rerun(0, called, drawn_again(self.ours.call, self.seed))
+        made = self.again(0, called, drawn_again(self.ours.call, self.seed))
         self.record.unwatch()
         gradients = self._gradients(0, made) if self.backward else {}
         if self.backward:

@@ -14,6 +14,7 @@ import numpy as np
 from tipchain.core.language import listed
 from tipchain.core.progress import Pace
 from tipchain.explain.causes.apart import Divergence, show
+from tipchain.explain.causes.computed import where_computed
 from tipchain.explain.causes.edits import alike, by_substitution, cut_gradients, missing_calls, other_layers
 from tipchain.explain.causes.hypotheses import (
     Hypothesis,
@@ -306,7 +307,7 @@ def _diagnose(
         if not trials.settled() and piece.backward:
             trials.run(cut_gradients(piece, trials.base.ops, trials.base.outputs))
             trials.run(other_layers(piece, trials.walk))
-        if inside is not None and not piece.backward and (told := _told_by_places(piece, trials, inside)):
+        if inside is not None and not piece.backward and (told := _told_by_places(piece, trials, models, inside)):
             return told
         if not trials.settled():
             # The causes of other layers of the same type are few among all that could be tried.
@@ -334,16 +335,18 @@ def _diagnose(
         found = trials.found()
         if not found and trials.pace.over:
             return [unsearched(verdict)]
-        return [_told(found, trials) if found else _untold(verdict, piece, trials)]
+        return [_told(found, trials, models) if found else _untold(verdict, piece, trials)]
 
 
-def _told_by_places(piece: Piece, trials: Trials, inside: Collection[str]) -> list[Diagnosis]:
+def _told_by_places(
+    piece: Piece, trials: Trials, models: tuple[Model, Model], inside: Collection[str]
+) -> list[Diagnosis]:
     """Return the cause at each place of a code that must be the reference's, the others being so; nothing for fewer than two."""
     walk = trials.walk
     if not needed(trials, trials.mends) or len(groups := alike(walk.partings)) < 2:
         return []
     if whole := _searched(trials, proved=True):
-        return [_told(whole, trials)]
+        return [_told(whole, trials, models)]
     partings, causes = walk.partings, list[Diagnosis]()
     for group in groups:
         op = group[0].op
@@ -364,7 +367,7 @@ def _told_by_places(piece: Piece, trials: Trials, inside: Collection[str]) -> li
         if trial is not None:
             holder = common_path(each.holder for each in trials.base.ops if each.number in trial.hypothesis.acts)
             placed = replace(trial.hypothesis, place=trial.hypothesis.place or holder)
-            causes.append(_told([replace(trial, hypothesis=placed)], trials))
+            causes.append(_told([replace(trial, hypothesis=placed)], trials, models))
     return causes
 
 
@@ -459,7 +462,7 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
             trials.reserve = needed(trials, trials.explains)
 
 
-def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
+def _told(found: Sequence[Trial], trials: Trials, models: tuple[Model, Model] | None = None) -> Diagnosis:
     trial, piece = found[0], trials.piece
     one = trial.hypothesis
     numbers = (
@@ -469,7 +472,11 @@ def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
     beside = f"{others} would explain as much" if others else ""
     fix, line = _fix(one, piece)
     lines, fix = one.lines._replace(port=line), BLANK.sub("", fix)
-    apart = None if one.code == "parting" else _source_of(one, trials)
+    computed = None if one.constants is None else where_computed(piece, models, one.constants)
+    if computed is not None and computed[0].port is not None:
+        lines = computed[0] if computed[0].reference is not None else lines._replace(port=computed[0].port)
+        fix += f"; the value is computed at {computed[0].port.short} (`{computed[0].port.code}`)"
+    apart = None if one.code == "parting" or computed is not None else _source_of(one, trials)
     if apart is not None:
         here, there = apart
         fix += f"; {here.place} (`{here.line}`) reads otherwise than {there.place} (`{there.line}`) of the reference"
@@ -483,7 +490,7 @@ def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
         name=one.name,
         port_path=place,
         message=BLANK.sub("", f"{shown_path(place)}: {one.said}"),
-        evidence="; ".join(part for part in (one.evidence, numbers, beside) if part),
+        evidence="; ".join(part for part in (computed and computed[1], one.evidence, numbers, beside) if part),
         explained=min(trial.explained, 1.0),
         fix=fix,
         place=lines.port,

@@ -22,7 +22,7 @@ from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.explain.locate.differences import MOST_AXES, distance, relative, relative_arranged, rms
 from tipchain.framework_types import Array, Nested
 from tipchain.frameworks.live_models import LiveSide
-from tipchain.numbers.tolerance import EXPLAINED, SAME_DOUBLE, SAME_ENLARGED
+from tipchain.numbers.tolerance import EXPLAINED, SAME_ENLARGED, SAME_SINGLE
 
 MOST_STEPS = 5000
 """Statements of one run that are recorded at most."""
@@ -36,10 +36,15 @@ MOST_RUNS = 12
 """Settings that are tried, each in a run of its own."""
 LARGEST_SETTING = 64
 """Elements of a setting at most: means and tables, not images."""
+TELLING = 4
+"""Distinct values by which an array is known in any shape."""
 CALLS = ("__call__", "forward")
 """The methods of a transform."""
 COMPREHENSIONS = ("comp>", "genexpr>")
 """Ends of the names of code that is part of the statement around it."""
+
+
+_HERE = str(Path(__file__).parents[2])
 
 
 class _Nothing(Enum):
@@ -92,6 +97,12 @@ class CodeStep:
         return any(key in one.arrays for one in self.made.values())
 
     @property
+    def results(self) -> list[Key]:
+        """The arrays that it made, and was not given."""
+        given = {key for value in self.given.values() for key in value.arrays}
+        return [key for value in self.made.values() for key in value.arrays if key not in given]
+
+    @property
     def place(self) -> SourceLine:
         """The user's line."""
         return SourceLine(file=self.file, line=self.statement.line, code=self.statement.text)
@@ -131,10 +142,11 @@ class CodeRun:
     _closures: dict[FrameType, dict[str, object]] = field(default_factory=dict)
     _clock: int = 0
     _room: int = MOST_BYTES
+    _base: FrameType | None = None
 
     def run(self, work: Callable[[], Nested]) -> Nested:
         """Return the result of some work, and record it."""
-        before, threads = sys.gettrace(), threading.gettrace()
+        before, threads, self._base = sys.gettrace(), threading.gettrace(), sys._getframe()  # noqa: SLF001
         threading.settrace(self._enter)
         sys.settrace(self._enter)
         try:
@@ -155,15 +167,17 @@ class CodeRun:
     def _enter(self, frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
         """Follow the user's functions, and note their calls of libraries, and all transforms."""
         code, caller = frame.f_code, frame.f_back
-        if event != "call" or self.full:
+        if event != "call" or self.full or code.co_filename.startswith(_HERE):
             return None
         if is_users(code.co_filename):
             return None if code.co_name.endswith(COMPREHENSIONS) else self._follow
         own = frame.f_locals.get("self")
         transform = code.co_name in CALLS and own is not None and not type(own).__module__.startswith("torch._")
+        while caller is not None and caller is not self._base and caller.f_code.co_filename.startswith(_HERE):
+            caller = caller.f_back
         called = caller is not None and is_users(caller.f_code.co_filename) and not code.co_name.startswith("_")
         while caller is not None and not is_users(caller.f_code.co_filename):
-            caller = caller.f_back
+            caller = caller.f_back if caller is not self._base else None
         statement = None if caller is None else statement_of(caller.f_code, caller.f_lineno)
         if caller is None or statement is None or not (called or transform):
             return None
@@ -258,20 +272,36 @@ class CodeRun:
 
     def key(self, array: Array) -> Key:
         """Return the key of an array, which is kept."""
-        key = (array.shape, array.dtype.str, hash(array.tobytes()))
+        kind, wide = array.dtype.kind, array.astype(np.float64) if array.dtype.kind == "f" else array
+        key = (
+            array.shape,
+            kind if kind == "f" else array.dtype.str,
+            hash(wide.tobytes()),
+        )  # a wider type changes no value
         if key not in self.arrays:
             self._room -= array.nbytes
             self.arrays[key] = np.array(array)
         return key
 
     def like(self, wanted: Array) -> Array | None:
-        """Return the last array that holds some values, as they are or transposed; None where there is none."""
+        """Return the last result of a statement that holds some values, in any layout; None of any, or of a single whole number."""
+        values = np.unique(wanted.astype(np.float32))
+        if len(values) == 1 and not values[0] % 1:
+            return None
+        made = [key for step in reversed(self.steps) for key in step.results]
+        arrays = [self.arrays[key] for key in dict.fromkeys(made)]
         forms = [wanted.reshape(-1)] if wanted.size == 1 else [wanted, wanted.T]
-        for one in reversed(self.arrays.values()):
+        for one in arrays:
             held = one.reshape(-1) if wanted.size == 1 else one
-            if any(held.shape == form.shape and np.allclose(held, form, rtol=SAME_DOUBLE, atol=0) for form in forms):
+            if any(held.shape == form.shape and np.allclose(held, form, rtol=SAME_SINGLE, atol=0) for form in forms):
                 return one
-        return None
+        alike = (one for one in arrays if np.array_equal(np.unique(one.astype(np.float32)), values))
+        return next(alike, None) if len(values) >= TELLING else None
+
+    def computing(self, wanted: Array) -> CodeStep | None:
+        """Return the statement that computes some values; None where none does."""
+        made, trail = self.like(wanted), _Trail(self)
+        return None if made is None else trail.maker(trail.makers[self.key(made)][-1], self.key(made))
 
     def _value(self, value: object) -> Value:
         arrays = tuple(self.key(one) for one in arrays_of(value, self.tensors))
@@ -315,7 +345,8 @@ def _look_up(name: str, values: Mapping[str, Any], names: Mapping[str, Any]) -> 
     found: Any = values.get(first, names.get(first, _NOTHING))
     for part in rest:
         known = ismodule(found) or isinstance(found, type)
-        found = getattr(found, part, _NOTHING) if known else getattr(found, "__dict__", {}).get(part, _NOTHING)
+        held = getattr(found, "__dict__", {})
+        found = getattr(found, part, _NOTHING) if known else {**held.get("_buffers", {}), **held}.get(part, _NOTHING)
     return found
 
 
@@ -378,7 +409,7 @@ class _Trail:
             key = next((each for each in batches if any(np.array_equal(row, end) for row in self.arrays[each])), key)
         step = next(reversed(self.makers.get(key, self.program.steps)), None)
         while step is not None:
-            step = self._maker(step, key)
+            step = self.maker(step, key)
             strange = self._strange(step, others)
             before = self._before(step, strange)
             around = self.around(step)
@@ -405,7 +436,7 @@ class _Trail:
     def _before(self, step: CodeStep, strange: Sequence[tuple[str, Key]]) -> list[Parting]:
         return [(found, each) for name, each in strange if (found := self.source(step, name, each))]
 
-    def _maker(self, step: CodeStep, key: Key) -> CodeStep:
+    def maker(self, step: CodeStep, key: Key) -> CodeStep:
         """Return the step that computed an array which a step made: inside of it, or before, where it only hands it on."""
         while True:
             inside = [one for one in self.inside(step) if one.makes(key)]

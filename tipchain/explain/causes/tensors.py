@@ -264,6 +264,7 @@ def _with_constants(
         evidence="with the reference's values the error is gone",
         place=_place(piece, held) if name else None,
         lines=NO_LINES if name else lines_of(op, step),
+        constants=(array, one.array),
     )
 
 

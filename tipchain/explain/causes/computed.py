@@ -1,0 +1,106 @@
+"""Where the plain code that computes a constant parts from the reference's: in a layer's forward, or in its constructor."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from functools import partial
+from typing import Literal
+
+from tipchain.explain.causes.hypotheses import Lines
+from tipchain.explain.causes.piece import Piece
+from tipchain.explain.causes.program import is_plain
+from tipchain.explain.causes.statements import CodeRun, explain_programs
+from tipchain.explain.locate.rerun import drawn_again
+from tipchain.framework_types import Array, Function, Model
+from tipchain.frameworks.live_models import LiveSide
+from tipchain.weights.sides import join
+
+MOST_ELEMENTS = 1 << 27
+"""Elements of the parameters of a layer that is constructed again: 512 MiB in float32."""
+
+
+def where_computed(
+    piece: Piece, models: tuple[Model, Model] | None, ends: tuple[Array, Array]
+) -> tuple[Lines, str] | None:
+    """Return the statements with which both sides part on the way to a constant, and their values; None where they tell nothing.
+
+    Where the reference's code makes it within a statement, the port's statement that computes its own is returned.
+
+    Args:
+        piece: both layers, opened.
+        models: both models, whose constructors are run once more; None: they are not.
+        ends: the reference's constant and the port's, which differ.
+    """
+    alone = None
+    for run in (_run, partial(_constructed, models)) if models is not None else (_run,):
+        ours, theirs = run(piece, 0), run(piece, 1)
+        if ours is not None and theirs is not None:
+            told = explain_programs((ours, theirs), ends, piece.theirs.path, "both codes part")
+            if told is not None:
+                return Lines(told.place, told.reference_place), told.message
+        alone = alone or (None if theirs is None else theirs.computing(ends[1]))
+    return None if alone is None else (Lines(alone.place), f"the port computes it in {alone}")
+
+
+def _run(piece: Piece, number: Literal[0, 1]) -> CodeRun:
+    """Run one side's layer once more, and record its code."""
+    program, layer = CodeRun((piece.sides[number],)), (piece.reference, piece.port)[number]
+    draws = None if number else drawn_again(piece.ours.call, piece.seed)
+    piece.again(number, lambda *args, **kwargs: program.run(partial(layer, *args, **kwargs)), draws)
+    return program
+
+
+def _constructed(models: tuple[Model, Model], piece: Piece, number: Literal[0, 1]) -> CodeRun | None:
+    """Record the constructor of one side's model, or of the outermost layer around the piece that can be made again as it is."""
+    side, model = piece.sides[number], models[number]
+    layers, around = dict(side.layers(model)), [""]
+    for name in (piece.ours, piece.theirs)[number].path.split("."):
+        around.append(join(around[-1], name))
+    for layer in (model, *(layers[one] for one in around[1:] if one in layers)):
+        sizes = sum(int(one.numel()) for _, one in side.parameters(layer))
+        if type(layer).__module__.partition(".")[0] == side.name or sizes > MOST_ELEMENTS:
+            continue
+        kind: Function = type(layer)
+        for arguments in _arguments(layer):
+            program = CodeRun((side,))
+            try:
+                with side.framework.undrawn():
+                    made = program.run(partial(kind, **arguments))
+                if _alike(side, layer, made):
+                    return program
+            except Exception:  # noqa: BLE001, S112  (a constructor that takes no such arguments)
+                continue
+    return None
+
+
+def _arguments(layer: Model) -> Iterator[dict[str, object]]:
+    """Yield what a layer's constructor may have been given: what the layer keeps by these names, or else its defaults."""
+    parameters = inspect.signature(type(layer)).parameters.values()
+    kept = {one.name: vars(layer)[one.name] for one in parameters if one.name in vars(layer)}
+    variadic = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    needed = {one.name for one in parameters if one.default is one.empty and one.kind not in variadic}
+    if needed <= kept.keys():
+        yield kept
+        yield {name: kept[name] for name in needed}
+
+
+def _alike(side: LiveSide, layer: Model, made: Model) -> bool:
+    """Tell whether two models have the same layers, with the same plain attributes and shapes of parameters."""
+    both = [
+        [
+            (
+                path,
+                type(one),
+                {name: value for name, value in vars(one).items() if name != "training" and _counts(value)},
+            )
+            for path, one in side.layers(model)
+        ]
+        for model in (layer, made)
+    ]
+    shapes = [[(name, tuple(one.shape)) for name, one in side.parameters(model)] for model in (layer, made)]
+    return both[0] == both[1] and shapes[0] == shapes[1]
+
+
+def _counts(value: object) -> bool:
+    return is_plain(value) and not isinstance(value, str)
