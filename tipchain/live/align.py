@@ -172,6 +172,7 @@ def align(
     if first is None and built is not None:  # the first layer that is built otherwise
         fault = asked.fault(built.reference_path, built.port_path, built.message)
         first = replace(fault, direction="construction")
+    ran = {one.port_path for one in report.layers}
     told = [with_stage(one, report) for one in sorted(report.diagnoses, key=lambda one: not one.is_known)]
     ours, theirs = (f"{one.__module__}.{one.__qualname__}" for one in map(type, asked.models))
     when, at = datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"), _commit(Path.cwd())
@@ -179,7 +180,7 @@ def align(
         report,
         stages={name: report.stages[name] for name in STAGES if name in report.stages},
         first_divergence=first,
-        diagnoses=place_pieces(place_layers(told, asked.sides, asked.models), asked.pieces),
+        diagnoses=place_pieces(place_layers(told, asked.sides, asked.models, ran), asked.pieces),
         versions={"python": platform.python_version(), "tipchain": __version__, **installed_versions()},
         command=asked.call,
         origin={"reference": ours, "port": theirs, "date": when, "commit": at},

@@ -7,8 +7,7 @@ import functools
 import inspect
 import re
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +29,6 @@ from tipchain.explain.source_edits import correct
 from tipchain.framework_types import Model
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.weights.sides import join
-from tipchain.weights.structure import group_by
 
 CONSTRUCTED = re.compile(r"\b_?[A-Z]\w*\(")
 LIBRARIES = ("torch.", "paddle.", "tipchain.")
@@ -41,15 +39,16 @@ WRITERS = ("set_value", "assign")
 """Calls that write to a tensor, besides those whose name ends in an underscore."""
 
 
-def place_layers(diagnoses: Sequence[Diagnosis], sides: Sides, models: tuple[object, object]) -> list[Diagnosis]:
-    """Return causes with the lines that make the layers they are about, where no line is known yet."""
+def place_layers(
+    diagnoses: Sequence[Diagnosis], sides: Sides, models: tuple[object, object], compared: Collection[str]
+) -> list[Diagnosis]:
+    """Return causes with the lines that make the layers they are about, where no line is known yet; ``compared`` are the port's layers that ran."""
     reference, port = (_Finder(side, model) for side, model in zip(sides, models, strict=True))
-    alike = group_by(diagnoses, lambda one: one.name)
-    faulty = {name: [path for one in ones for path in one.layers] for name, ones in alike.items()}
-    return [_place(one, reference, port, faulty[one.name]) for one in diagnoses]
+    right = {*compared} - {path for one in diagnoses for path in one.layers}
+    return [_place(one, reference, port, right) for one in diagnoses]
 
 
-def _place(cause: Diagnosis, reference: _Finder, port: _Finder, faulty: Sequence[str]) -> Diagnosis:
+def _place(cause: Diagnosis, reference: _Finder, port: _Finder, right: Collection[str]) -> Diagnosis:
     if cause.port_path in PIECES:
         return cause
     place, ours, edit = cause.place, cause.reference_place, cause.edit
@@ -77,7 +76,7 @@ def _place(cause: Diagnosis, reference: _Finder, port: _Finder, faulty: Sequence
         if frame is None or cause.code != "argument" or cause.name.replace("-", "_") in frame.reading:
             place, ours = _built_otherwise(port, reference, path, frame) or (place, ours)
         around, port_around = (one.rpartition(".")[0] for one in (cause.reference_path, path))
-        if cause.code == "argument" and port.has_right_siblings(faulty, cause.name):
+        if cause.code == "argument" and port.has_right_siblings(path, right):
             # Who makes the layer around it gives it another one.
             place, ours = port.constructed(port_around) or place, reference.constructed(around) or ours
             cause = replace(cause, edit=None)
@@ -144,7 +143,7 @@ class _Finder:
 
     def __init__(self, side: LiveSide, model: Model) -> None:
         self.layers: dict[str, Model] = {"": model, **dict(side.layers(model))}
-        modules = dict.fromkeys(cls.__module__ for layer in self.layers.values() for cls in _own_classes(layer))
+        modules = dict.fromkeys(cls.__module__ for layer in self.layers.values() for cls in _own_classes(type(layer)))
         files = (getattr(sys.modules.get(one), "__file__", None) for one in modules)
         self.files = list(dict.fromkeys(str(Path(one).resolve()) for one in files if one))
 
@@ -161,16 +160,12 @@ class _Finder:
         every = (one for file in self.files for one in functions_in(file))
         return [one for one in every if not one.name.endswith(".forward")]
 
-    def has_right_siblings(self, paths: Sequence[str], argument: str) -> bool:
-        """Tell whether another layer of the class that makes a layer gives its own of that name another value of an argument."""
-        made: dict[tuple[type, str], dict[str, object]] = defaultdict(dict)
-        for path, layer in self.layers.items():
-            around, _, name = path.rpartition(".")
-            if around and _own_classes(self.layers[around]):
-                held = vars(layer)
-                made[type(self.layers[around]), name][path] = held.get(argument, held.get(f"_{argument}"))
-        alike = (values for values in made.values() if values.keys() & {*paths})
-        return any(values[one] not in [values.get(path) for path in paths] for values in alike for one in values)
+    def has_right_siblings(self, path: str, right: Collection[str]) -> bool:
+        """Tell whether another layer of the class that makes a layer makes a right one of that name."""
+        around, _, name = path.rpartition(".")
+        kind = type(self.layers.get(around))
+        owners = (one.rpartition(".")[0] for one in right if around and one.rpartition(".")[2] == name)
+        return bool(_own_classes(kind)) and any(type(self.layers.get(one)) is kind for one in owners if one)
 
     def constructed(self, path: str) -> SourceLine | None:
         """Return where a layer is made: the line that gives it to the layer around it; a model's class for itself."""
@@ -190,7 +185,7 @@ class _Finder:
     def assigned(self, around: str, name: str) -> SourceLine | None:
         """Return where a layer's class gives it an attribute."""
         name, owner = name.rpartition(".")[2], self.layers.get(around)
-        found = (_child(cls, name, constant=True) for cls in _own_classes(owner))
+        found = (_child(cls, name, constant=True) for cls in _own_classes(type(owner)))
         return next((one[0] for one in found if one), None)
 
     def made(self, around: str, name: str) -> _Made | None:
@@ -198,7 +193,7 @@ class _Finder:
         owner = self.layers.get(around)
         if owner is None:
             return None
-        for cls in _own_classes(owner):
+        for cls in _own_classes(type(owner)):
             found = _child(cls, name)
             if found:
                 return found
@@ -238,8 +233,8 @@ def _element(holder: _Made, names: tuple[str, str], kind: str) -> _Made:
     return (SourceLine.at(line.file, found[0].lineno), found[0], scope) if len(found) == 1 else holder
 
 
-def _own_classes(layer: object) -> list[type]:
-    return [cls for cls in type(layer).__mro__ if not str(cls.__module__).startswith((*LIBRARIES, "builtins"))]
+def _own_classes(kind: type) -> list[type]:
+    return [cls for cls in kind.__mro__ if not str(cls.__module__).startswith((*LIBRARIES, "builtins"))]
 
 
 def _child(cls: type, name: str, *, constant: bool = False) -> _Made | None:
@@ -259,7 +254,7 @@ def _child(cls: type, name: str, *, constant: bool = False) -> _Made | None:
 
 def place_written(layer: object, name: str) -> SourceLine | None:
     """Return the last statement by which a layer's class changes an attribute after its construction."""
-    for file, tree in filter(None, map(node_of, _own_classes(layer))):
+    for file, tree in filter(None, map(node_of, _own_classes(type(layer)))):
         methods = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name != "__init__"]
         found = [one.lineno for method in methods for one in ast.walk(method) if _writes(one, name)]  # type: ignore[attr-defined]
         if found:
