@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from functools import partial
-from typing import Literal
 
 from tipchain.explain.causes.hypotheses import Lines
 from tipchain.explain.causes.piece import Piece
@@ -32,36 +31,34 @@ def where_computed(
         models: both models, whose constructors are run once more; None: they are not.
         ends: the reference's constant and the port's, which differ.
     """
-    alone = None
-    for run in (_run, partial(_constructed, models)) if models is not None else (_run,):
-        ours, theirs = run(piece, 0), run(piece, 1)
-        if ours is not None and theirs is not None:
-            told = explain_programs((ours, theirs), ends, piece.theirs.path, "both codes part")
-            if told is not None:
-                return Lines(told.place, told.reference_place), told.message
-        alone = alone or (None if theirs is None else theirs.computing(ends[1]))
+    ours, theirs = (_recorded(piece, number, models) for number in (0, 1))
+    told = explain_programs((ours, theirs), ends, piece.theirs.path, "both codes part")
+    if told is not None:
+        return Lines(told.place, told.reference_place), told.message
+    alone = theirs.computing(ends[1])
     return None if alone is None else (Lines(alone.place), f"the port computes it in {alone}")
 
 
-def _run(piece: Piece, number: Literal[0, 1]) -> CodeRun:
-    """Run one side's layer once more, and record its code."""
-    program, layer = CodeRun((piece.sides[number],)), (piece.reference, piece.port)[number]
+def _recorded(piece: Piece, number: int, models: tuple[Model, Model] | None) -> CodeRun:
+    """Construct one side's layer and run it, both once more, and return the record of its code."""
+    side, layer = piece.sides[number], (piece.reference, piece.port)[number]
+    program = None if models is None else _constructed(side, models[number], (piece.ours, piece.theirs)[number].path)
+    program = CodeRun((side,)) if program is None or program.full else program
     draws = None if number else drawn_again(piece.ours.call, piece.seed)
     piece.again(number, lambda *args, **kwargs: program.run(partial(layer, *args, **kwargs)), draws)
     return program
 
 
-def _constructed(models: tuple[Model, Model], piece: Piece, number: Literal[0, 1]) -> CodeRun | None:
-    """Record the constructor of one side's model, or of the outermost layer around the piece that can be made again as it is."""
-    side, model = piece.sides[number], models[number]
+def _constructed(side: LiveSide, model: Model, path: str) -> CodeRun | None:
+    """Record the constructor of a model, or of the outermost layer towards a path that can be made again as it is."""
     layers, around = dict(side.layers(model)), [""]
-    for name in (piece.ours, piece.theirs)[number].path.split("."):
+    for name in filter(None, path.split(".")):
         around.append(join(around[-1], name))
     for layer in (model, *(layers[one] for one in around[1:] if one in layers)):
-        sizes = sum(int(one.numel()) for _, one in side.parameters(layer))
-        if type(layer).__module__.partition(".")[0] == side.name or sizes > MOST_ELEMENTS:
-            continue
         kind: Function = type(layer)
+        sizes = sum(int(one.numel()) for _, one in side.parameters(layer))
+        if kind.__module__.partition(".")[0] == side.name or sizes > MOST_ELEMENTS:
+            continue
         for arguments in _arguments(layer):
             program = CodeRun((side,))
             try:
@@ -82,7 +79,8 @@ def _arguments(layer: Model) -> Iterator[dict[str, object]]:
     needed = {one.name for one in parameters if one.default is one.empty and one.kind not in variadic}
     if needed <= kept.keys():
         yield kept
-        yield {name: kept[name] for name in needed}
+        if kept.keys() > needed:
+            yield {name: kept[name] for name in needed}
 
 
 def _alike(side: LiveSide, layer: Model, made: Model) -> bool:

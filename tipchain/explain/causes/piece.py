@@ -230,7 +230,7 @@ class Piece:
             gradients = as_reference(self._gradients(1, made), self._laid) if self.backward else {}
             return PieceOutcome(outputs=_wide(made.outputs), gradients=gradients, ops=recorder.ops)
 
-    def again(self, number: Literal[0, 1], called: Function, draws: Draws | None) -> Rerun:
+    def again(self, number: int, called: Function, draws: Draws | None) -> Rerun:
         """Run one side's piece, backward from the cotangents where gradients are compared."""
         side, one = self.sides[number], (self.ours, self.theirs)[number]
 

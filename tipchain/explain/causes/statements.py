@@ -140,6 +140,7 @@ class CodeRun:
     _turns: dict[tuple[CodeType, int], int] = field(default_factory=dict)
     _undo: list[Callable[[], object]] = field(default_factory=list)
     _closures: dict[FrameType, dict[str, object]] = field(default_factory=dict)
+    _made: set[Key] = field(default_factory=set)
     _clock: int = 0
     _room: int = MOST_BYTES
     _base: FrameType | None = None
@@ -246,8 +247,16 @@ class CodeRun:
                 step.made[name] = Value(now)
         if returned is not None:
             step.made[""] = self._value(returned)
+        elif step.name:  # what the statement around it computes for it on the spot, it keeps
+            around = frame.f_back
+            while around is not None and around not in self._open:
+                around = around.f_back
+            given = {key for value in step.given.values() for key in value.arrays} - self._made
+            if around is not None:
+                self._open[around].made.setdefault("", Value([key for key in given if self.arrays[key].size > 1]))
         self._clock += 1
         step.end = self._clock
+        self._made.update(key for value in step.made.values() for key in value.arrays)
         if not step.name or step.made.get("", Value(())).arrays:
             self.steps.append(step)
 
