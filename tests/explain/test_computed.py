@@ -132,7 +132,9 @@ def cause(reference, port):
 @pytest.mark.parametrize(
     ("reference", "port", "code", "reference_code"),
     [
-        pytest.param(Reference, lambda: Kept(PLACES), "waves = np.cos(angles(places))", "angles.sin()", id="constructor"),
+        pytest.param(
+            Reference, lambda: Kept(PLACES), "waves = np.cos(angles(places))", "angles.sin()", id="constructor"
+        ),
         pytest.param(Reference, Late, "return 1000.0", "rates = 10000", id="forward"),
         pytest.param(
             Within, Window, "return 0.5 - 0.5 * np.cos(2 * math.pi * turns)", "hann_window", id="within a statement"

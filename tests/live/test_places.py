@@ -62,6 +62,10 @@ class Net(nn.Layer):
             tail += [nn.Conv2D(4, 4, 1)]
         tail.append(nn.Conv2D(4, 4, 3))
         self.tail = nn.Sequential(*tail)
+        self.more = nn.LayerList([Block(2)])
+        for width in (4, 8):
+            self.more.append(Block(width))
+        self.last = Block(1)
 
     def forward(self, x):
         for block in self.blocks:
@@ -94,7 +98,7 @@ def cause(path: str, **more: object) -> Diagnosis:
 
 def place(net, path: str, **more: object) -> Diagnosis:
     reference = torch.nn.Sequential(torch.nn.Linear(1, 1))
-    return place_layers([cause(path, **more)], Sides(TorchSide(), PaddleSide()), (reference, net.Net()))[0]
+    return place_layers([cause(path, **more)], Sides(TorchSide(), PaddleSide()), (reference, net.Net()), ())[0]
 
 
 @pytest.mark.parametrize(
@@ -106,6 +110,8 @@ def place(net, path: str, **more: object) -> Diagnosis:
         ("stem.act", '("act", nn.ReLU()),'),
         ("head", 'self.add_sublayer("head", nn.Linear(4, 2))'),
         ("tail.0", "tail = [nn.Sigmoid()]"),
+        ("more.0", "self.more = nn.LayerList([Block(2)])"),
+        ("more.2", "self.more.append(Block(width))"),
         ("tail.4", "self.tail = nn.Sequential(*tail)"),  # it may be either of two
         ("", "class Net(nn.Layer):"),
     ],
@@ -114,6 +120,21 @@ def test_a_layers_line_is_the_one_that_makes_it(net, path, code):
     found = place(net, path).place
     assert found.code == code
     assert Path(found.file).read_text().splitlines()[found.line - 1].strip() == code
+
+
+@pytest.mark.parametrize(
+    ("right", "code"),
+    [
+        (["blocks.0.conv"], "self.last = Block(1)"),
+        (["blocks.0.norm"], "self.conv = nn.Conv2D(width, width, 3)"),  # of those that ran none is right
+    ],
+)
+def test_what_a_right_layer_of_the_class_makes_too_is_told_where_the_wrong_one_is_constructed(net, right, code):
+    reference = torch.nn.Sequential(torch.nn.Linear(1, 1))
+    wrong, other = cause("last.conv", code="argument", name="stride"), cause("more.0.conv", code="parting")
+    sides = Sides(TorchSide(), PaddleSide())
+    placed, _ = place_layers([wrong, other], sides, (reference, net.Net()), {*right, "last.conv", "more.0.conv"})
+    assert placed.place.code == code
 
 
 def test_a_line_that_is_known_comes_first(net):
@@ -125,7 +146,7 @@ def test_a_line_that_is_known_comes_first(net):
 def test_pieces_are_placed_at_their_builders_unless_a_line_is_known(net):
     loss = cause("loss")
     placed = place_pieces([loss, cause("a")], {"loss": (functools.partial(net.build_loss), net.build_loss)})
-    assert [str(one.place).rpartition("/")[2] for one in placed] == ["placed_net.py:56", "None"]
+    assert [str(one.place).rpartition("/")[2] for one in placed] == ["placed_net.py:60", "None"]
     assert placed[0].reference_place == placed[0].place
     assert place_callable(paddle.nn.CrossEntropyLoss()) is None
 
@@ -152,9 +173,9 @@ def test_the_references_line_is_the_known_one_or_that_alone_calls_the_function(n
     sides, port = Sides(PaddleSide(), PaddleSide()), net.Net()
     here, there = SourceLine.at(net.__file__, 51), SourceLine.at(net.__file__, 16)
     missing = cause("", place=here, edit=CodeEdit(kind="after", call="block", written="relu"))
-    (placed,) = place_layers([missing], sides, (port, port))
+    (placed,) = place_layers([missing], sides, (port, port), ())
     assert placed.reference_place.code == "x = block(x)"
-    (placed,) = place_layers([replace(missing, reference_place=there)], sides, (port, port))
+    (placed,) = place_layers([replace(missing, reference_place=there)], sides, (port, port), ())
     assert placed.reference_place is there
-    (placed,) = place_layers([replace(missing, name="gone", edit=None)], sides, (port, port))
+    (placed,) = place_layers([replace(missing, name="gone", edit=None)], sides, (port, port), ())
     assert placed.reference_place.code == "def forward(self, x):"

@@ -10,6 +10,7 @@ from tipchain.explain.causes.hypotheses import Lines
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import is_plain
 from tipchain.explain.causes.statements import CodeRun, explain_programs
+from tipchain.explain.findings import SourceLine
 from tipchain.explain.locate.rerun import drawn_again
 from tipchain.framework_types import Array, Function, Model
 from tipchain.frameworks.live_models import LiveSide
@@ -34,9 +35,14 @@ def where_computed(
     ours, theirs = (_recorded(piece, number, models) for number in (0, 1))
     told = explain_programs((ours, theirs), ends, piece.theirs.path, "both codes part")
     if told is not None:
-        return Lines(told.place, told.reference_place), told.message
+        return Lines(*map(_read, (told.place, told.reference_place))), told.message
     alone = theirs.computing(ends[1])
-    return None if alone is None else (Lines(alone.place), f"the port computes it in {alone}")
+    return None if alone is None else (Lines(_read(alone.place)), f"the port computes it in {alone}")
+
+
+def _read(line: SourceLine | None) -> SourceLine | None:
+    """Return a statement's line as it stands in its file."""
+    return None if line is None else SourceLine.at(line.file, line.line)
 
 
 def _recorded(piece: Piece, number: int, models: tuple[Model, Model] | None) -> CodeRun:
