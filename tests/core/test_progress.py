@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 from terminals import Clock, Terminal
 
-from tipchain.core.progress import Estimate, Progress, Screen, Stages, mean_seconds
+from tipchain.core.progress import Estimate, Progress, Screen, mean_seconds
 from tipchain.parity.align import show_recording
 
 
@@ -171,21 +171,3 @@ def test_an_alignment_tells_the_stage_of_the_slower_side():
     show_recording(progress, stages, (torch, paddle))
     assert progress._doing == "torch"
     assert stream.getvalue().splitlines() == ["starting torch and paddle", "[1/3] forward", "[2/3] loss", "[3/3] train"]
-
-
-def test_the_stages_time_left_rests_on_an_earlier_run():
-    clock = Clock()
-    stages = Stages(("forward", "loss", "train"), {"forward": 20.0, "loss": 1.0, "train": 30.0}, clock)
-    clock.now += 5
-    assert stages.left() == 46.0
-    clock.now += 20
-    stages.ended("forward")
-    assert stages.left() == 31.0
-    clock.now += 1
-    stages.ended("loss")
-    clock.now += 31
-    assert stages.left() is None, "it is late"
-    stages.ended("train")
-    assert stages.left() is None
-    assert stages.took == {"forward": 25.0, "loss": 1.0, "train": 31.0}
-    assert Stages(("forward", "new"), {"forward": 20.0}, clock).left() is None

@@ -91,35 +91,6 @@ class Estimate:
         return None if overdue and overdue >= remaining else remaining
 
 
-class Stages:
-    """The seconds of stages one after another, and when the last one ends.
-
-    Args:
-        stages: their names.
-        usual: seconds that stages took in an earlier run, by name.
-    """
-
-    def __init__(
-        self, stages: Sequence[str], usual: Mapping[str, float], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.took: dict[str, float] = {}
-        self._pending, self._estimate, self._clock = list(stages), Estimate(usual), clock
-        self._since = clock()
-
-    def ended(self, stage: str) -> None:
-        """Take note that a stage has ended."""
-        now = self._clock()
-        self.took[stage], self._since = now - self._since, now
-        self._pending.remove(stage)
-
-    def left(self) -> float | None:
-        """Return the seconds that are left, None where no earlier run had all these stages."""
-        if not self._pending:
-            return None
-        current, *rest = self._pending
-        return self._estimate.left(rest, {current: self._clock() - self._since})
-
-
 # What an alignment of live models says.
 
 

@@ -25,7 +25,7 @@ import tipchain
 from tipchain.core.files import RUN_VARIABLE, append, atomic_write, commit, made_in, replacing_path, run_header
 from tipchain.core.json_text import JsonObject
 from tipchain.core.machine import CPUINFO, core_count, installed_versions
-from tipchain.core.progress import Progress, Stages
+from tipchain.core.progress import Estimate, Progress
 from tipchain.core.store import StoreEntry, digest, find_entry, listing, mark
 from tipchain.errors import MissingFrameworkError, Outcome, UsageError, worst
 from tipchain.modes import INFO, LATEST, NONE, SOLO, STAGES, Mode, dump_name, log_name, tensors_name
@@ -272,12 +272,21 @@ def run_case(
     # An old "passed" must not outlive the start of a run.
     for stage in request.stages:
         (out / LATEST / log_name(stage)).unlink(missing_ok=True)
-    stages = Stages(request.stages, _by_stage(out / STAGE_SECONDS, float))
+    usual, took, begin = _by_stage(out / STAGE_SECONDS, float), dict[str, float](), time.monotonic()
+    estimate = Estimate(usual)
+
+    def running() -> float:
+        return time.monotonic() - begin - sum(took.values())
+
+    def left() -> float | None:
+        pending = [stage for stage in request.stages if stage not in took]
+        return estimate.left(pending[1:], {stage: running() for stage in pending[:1]})
+
     with Progress(quiet=quiet) as progress:
-        progress.left = stages.left
+        progress.left = left
 
         def listen(judgement: Judged) -> None:
-            stages.ended(judgement.stage)
+            took[judgement.stage] = running()
             with progress.hidden():
                 scribe.stage(judgement)
 
@@ -288,7 +297,7 @@ def run_case(
             raise
         except KeyboardInterrupt:
             return scribe.report(interrupted=True)
-    atomic_write(out / STAGE_SECONDS, json.dumps(_by_stage(out / STAGE_SECONDS, float) | stages.took))
+    atomic_write(out / STAGE_SECONDS, json.dumps(usual | took))
     return scribe.report()
 
 
