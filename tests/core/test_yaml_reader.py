@@ -71,4 +71,4 @@ def test_aliases_and_merges_that_save_writing_are_read(tmp_path):
     path.write_text(shared)
     document = load_yaml(path)
     assert document.data["k299"] == {"x": 1, "y": [1, 2, 3], "z": 299}
-    assert document.line(("k299", "z")) == 301
+    assert document.line("k299", "z") == 301

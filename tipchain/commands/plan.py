@@ -202,10 +202,10 @@ def case_folders(case: Path, mode: Mode) -> DataFolders:
 
     What is wrong with the file is not said here: its alignment says it, and the chain runs all the same, on the digits.
     """
-    from tipchain.core.yaml_reader import Reader, load_yaml
+    from tipchain.core.yaml_reader import load_yaml
 
     try:
-        reader = Reader(load_yaml(case))
+        reader = load_yaml(case)
         data_set = reader.mapping("data", optional=True).choice("set", tuple(DATA_SETS), default=DIGITS)
         own = reader.mapping("modes", optional=True).mapping(mode.value, optional=True)
         return data_folders(mode, data_set, own.choice("data", ("lite", "whole"), default=None))

@@ -7,7 +7,7 @@ import reprlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import yaml
 
@@ -50,48 +50,21 @@ class _Loader(_Safe):  # type: ignore[misc]
         return constructed
 
 
-_Loader.yaml_implicit_resolvers = {
-    key: [(tag, pattern) for tag, pattern in pairs if tag != "tag:yaml.org,2002:float"]
-    for key, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
-    re.compile(
-        r"""^(?:[-+]?(?:[0-9][0-9_]*)\.[0-9_]*(?:[eE][-+]?[0-9]+)?
-        |[-+]?(?:[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)
-        |\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?
-        |[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$""",
-        re.VERBOSE,
-    ),
+    re.compile(r"[-+]?(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)[eE][-+]?\d+$"),
     list("-+0123456789."),
 )
 
 Path_ = tuple[str, ...]
 
 
-class LinedYaml(NamedTuple):
-    """A YAML document and the 1-based line of each key, by path."""
-
-    file: Path
-    data: Mapping[str, Json]
-    lines: Mapping[Path_, int]
-    error: type[InputError] = CaseError
-
-    def line(self, path: Path_) -> int | None:
-        """Return the line of ``path``, or of its nearest parent that has one."""
-        while path:
-            if path in self.lines:
-                return self.lines[path]
-            path = path[:-1]
-        return None
-
-
-def load_yaml(path: Path, error: type[InputError] = CaseError, what: str = "a case") -> LinedYaml:
-    """Return the mapping that ``path`` holds.
+def load_yaml(path: Path, error: type[InputError] = CaseError, what: str = "a case") -> Reader:
+    """Return a reader of the mapping that ``path`` holds.
 
     Args:
         path: the file.
-        error: what to raise for a bad file, and what `Reader` raises.
+        error: what to raise for a bad file, and what the reader raises.
         what: what the file should be, for messages.
 
     Raises:
@@ -130,7 +103,7 @@ def load_yaml(path: Path, error: type[InputError] = CaseError, what: str = "a ca
             found="nothing" if data is None else type(data).__name__,
             expected="a mapping of keys",
         )
-    return LinedYaml(path, data, lines, error)
+    return Reader(path, data, lines, error)
 
 
 def _too_much(depth: int, error: type[InputError], file: Path, line: int) -> InputError:
@@ -202,21 +175,31 @@ def expected_of(kind: Json) -> str:
 
 
 class Reader:
-    """Checked access to one mapping of the document; remembers which keys were asked for."""
+    """Checked access to one mapping of a YAML file; knows each key's 1-based line, and remembers which were asked for."""
 
-    def __init__(self, document: LinedYaml, path: Path_ = (), data: Mapping[str, object] | None = None) -> None:
-        self.document, self.path = document, path
-        self.data = {str(key): value for key, value in (document.data if data is None else data).items()}
-        self.asked: list[str] = []
+    def __init__(
+        self, file: Path, raw: Mapping[Json, Json], lines: Mapping[Path_, int], kind: type[InputError], path: Path_ = ()
+    ) -> None:
+        self.file, self.raw, self.lines, self.kind, self.path = file, raw, lines, kind, path
+        self.data = {str(key): value for key, value in raw.items()}
+        self.asked: dict[str, None] = {}
+
+    def at(self, path: Path_, raw: Mapping[Json, Json], lines: Mapping[Path_, int] | None = None) -> Reader:
+        """Return a reader of a mapping that stands at a path of the file."""
+        return Reader(self.file, raw, self.lines if lines is None else lines, self.kind, path)
+
+    def line(self, *below: str) -> int | None:
+        """Return the line of a path below this mapping, or of its nearest parent that has one."""
+        path = (*self.path, *below)
+        return next((self.lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self.lines), None)
 
     def error(self, key: str | Path_ | None, message: str, **facts: Json) -> InputError:
         """Return an error that names file, line and key; ``facts`` are the further fields of an `InputError`."""
-        path = (*self.path, *((key,) if isinstance(key, str) else key or ()))
+        below = (key,) if isinstance(key, str) else key or ()
         if facts.get("hint") is None and isinstance(key, str) and key not in self.data:
             meant = closest(key, tuple(one for one in self.data if one not in self.asked))
-            facts["hint"] = None if meant is None else f"line {self.document.line((*self.path, meant))} has {meant!r}"
-        line = self.document.line(path)
-        return self.document.error(message, file=self.document.file, line=line, key=".".join(path), **facts)
+            facts["hint"] = None if meant is None else f"line {self.line(meant)} has {meant!r}"
+        return self.kind(message, file=self.file, line=self.line(*below), key=".".join((*self.path, *below)), **facts)
 
     def unknown(
         self, key: str | Path_, known: Collection[str], message: str = "is not known", found: object = None
@@ -234,7 +217,7 @@ class Reader:
             expected: the type in words; those of `expected_of` if empty.
             default: what an absent key and an empty one stand for.
         """
-        self.asked.append(key)
+        self.asked[key] = None
         origin: Json = get_origin(kind)
         value: Json = self.data.get(key)
         kinds = get_args(kind) if origin in _CHOICES else (kind,)
@@ -269,25 +252,22 @@ class Reader:
     def mapping(self, key: str, expected: str = "", *, optional: bool = False) -> Reader:
         """Return a reader of the mapping ``key``; a missing optional one is empty."""
         mapping = self.read(key, dict, expected, default={} if optional else ...)
-        return Reader(self.document, (*self.path, key), mapping)
+        return self.at((*self.path, key), mapping)
 
     def entries(self, key: str, expected: str, *, wrong: str) -> Iterator[Reader]:
         """Yield a reader of each mapping in the optional list ``key``; others are ``wrong``."""
         for number, found in enumerate(self.read(key, list, default=())):
             if not isinstance(found, dict):
                 raise self.error((key, str(number)), wrong, found=repr(found), expected=expected)
-            yield Reader(self.document, (*self.path, key, str(number)), found)
+            yield self.at((*self.path, key, str(number)), found)
 
     def args(self, key: str) -> Options:
         """Return a mapping of arguments, unchecked."""
         return MappingProxyType(self.mapping(key, "a mapping of arguments", optional=True).data)
 
-    def done(self) -> None:
-        """Refuse keys that nothing asked for."""
-        self.refuse_others(list(dict.fromkeys(self.asked)), "is not a known key")
-
-    def refuse_others(self, known: Collection[str], message: str) -> None:
-        """Refuse keys that are none of ``known``."""
+    def done(self, known: Collection[str] = (), message: str = "is not a known key") -> None:
+        """Refuse keys that are none of ``known``, else those that nothing asked for."""
+        known = known or self.asked
         for key in self.data:
             if key not in known:
                 raise self.unknown(key, known, message)

@@ -234,7 +234,7 @@ def load_manifest(path: Path) -> NightManifest:
     Raises:
         ManifestError: it cannot be read, or something in it is wrong.
     """
-    reader = Reader(load_yaml(path, ManifestError, "a manifest"))
+    reader = load_yaml(path, ManifestError, "a manifest")
     given, root = reader.read("root", str, default=None), project_above(path.resolve().parent)
     if given is not None:
         root = (path.resolve().parent / Path(given).expanduser()).resolve()
@@ -303,7 +303,7 @@ def _needed(one: Reader, modes: Sequence[Mode], data: Mapping[str, DataFolder]) 
 def _entry(one: Reader, kind: Kind, defaults: Common, data: Mapping[str, DataFolder]) -> ManifestEntry:
     known = [mode.value for mode in Mode]
     modes = tuple(map(Mode, choices(one, "modes", known, () if kind == "command" else None)))
-    line = one.document.line(one.path) or 1
+    line = one.line() or 1
     common, needed = _common(one, defaults), _needed(one, modes, data)
     own: dict[str, Any]
     if kind == "command":
@@ -314,7 +314,7 @@ def _entry(one: Reader, kind: Kind, defaults: Common, data: Mapping[str, DataFol
         key, command = ("params", "run") if kind == "chain" else ("case", "align")
         globs = enumerate(texts(one, key, "one or more globs below the root"))
         own = {
-            "files": tuple((glob, one.document.line((*one.path, key, str(at))) or line) for at, glob in globs),
+            "files": tuple((glob, one.line(key, str(at)) or line) for at, glob in globs),
             "exclude": texts(one, "exclude", "globs below the root", ()),
             "options": texts(one, "options", f"words for `tipchain {command}`", ()),
             "prepare": one.read("prepare", bool, default=False),

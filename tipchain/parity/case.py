@@ -393,14 +393,14 @@ def load_case(path: str | Path, reseed: int = 0) -> Case:
             found="a folder" if file.is_dir() else None,
             expected="a YAML file such as configs/alexnet.yaml",
         )
-    reader = Reader(load_yaml(file))
+    reader = load_yaml(file)
     root = _root(reader, file)
     stages = _stages(reader)
     name: str = reader.read("id", str)
     if not name or name.startswith(".") or any(sign in name for sign in "/\\\0 \n"):
         raise reader.error("id", "cannot be a folder's name", found=repr(name), expected="a name such as alexnet")
     modes = reader.mapping("modes", optional=True)
-    modes.refuse_others([mode.value for mode in CHAIN_MODES], "is not a known mode")
+    modes.done([mode.value for mode in CHAIN_MODES], "is not a known mode")
     case = Case(
         id=name,
         path=file,
@@ -513,7 +513,7 @@ def _overrides(reader: Reader, stages: Sequence[str], root: Path) -> Mapping[str
     by_stage = reader.mapping("overrides", optional=True)
     result = {}
     able = [stage for stage in stages if {"fake", "weights"} & set(INFO[stage].uses)]
-    by_stage.refuse_others(able, "is not a stage of this case with a model")
+    by_stage.done(able, "is not a stage of this case with a model")
     for stage in by_stage.data:
         one = by_stage.mapping(stage)
         result[stage] = Override(
@@ -537,7 +537,7 @@ def _names(reader: Reader, key: str, default: Sequence[str]) -> tuple[str, ...]:
 def _tolerances(reader: Reader) -> Mapping[str, Mapping[str, Tolerance]]:
     stages = reader.mapping("tolerances", optional=True)
     result: dict[str, Mapping[str, Tolerance]] = {}
-    stages.refuse_others(STAGES, "is not a known stage")
+    stages.done(STAGES, "is not a known stage")
     for stage in stages.data:
         keys = stages.mapping(stage)
         result[stage] = {key: _tolerance(keys, stage, key) for key in keys.data}
@@ -605,7 +605,7 @@ def check_builders(case: Case, stages: Collection[str], sides: Collection[str]) 
     if not wrong:
         return
     (first, (side, key, hint)), *others = wrong.items()
-    raise Reader(load_yaml(case.path)).error(
+    raise load_yaml(case.path).error(
         ("sides", side, key),
         first,
         found=getattr(case.sides[side], key),
