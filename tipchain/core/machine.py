@@ -155,25 +155,6 @@ def keep_memory() -> Iterator[None]:
         library.malloc_trim(0)
 
 
-@contextmanager
-def lasting_memory() -> Iterator[None]:
-    """Map lasting large blocks by themselves where `MALLOC_MMAP_MAX_` is 0.
-
-    They go back to the system in the end. Among blocks that come and go they would leave holes too small by some bytes for the
-    next ones, which frameworks align.
-    """
-    library = _glibc() if os.environ.get("MALLOC_MMAP_MAX_") == "0" else None
-    if library is None:
-        yield
-        return
-    library.mallopt(MMAP_THRESHOLD, 2**21)  # a large page, as most processors have it
-    library.mallopt(MMAP_MAX, USUAL_MAPS)
-    try:
-        yield
-    finally:
-        library.mallopt(MMAP_MAX, 0)
-
-
 def paddle_kernels() -> dict[str, str]:
     """Return the variables under which Paddle's matrix products take the kernels that this processor has.
 
