@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Literal
 
@@ -26,6 +26,8 @@ ROOT_VARIABLE = "TIPCHAIN_ROOT"
 """The project's root, where ``--root`` says it: of every process that a command starts."""
 
 LARGE = (".safetensors", ".pdparams", ".pdopt", ".pdiparams")
+_NAME = re.compile(r"2\d{3}[01]\d[0-3]\d-[0-2]\d[0-5]\d[0-5]\d-[0-9a-f]{5}")
+"""A folder's time, with its microseconds."""
 RUN_LOCK = ".lock"
 """Held by the process of a run, in the run's folder."""
 
@@ -69,42 +71,34 @@ def new_run(out: Path) -> Path:
         UsageError: it cannot be made.
     """
     try:
-        path, _ = new_folder(out / "runs")
+        path = new_folder(out / "runs")
     except OSError as error:
         raise UsageError(f"cannot write below {out}: {error.strerror}") from error
     hold_run(path)
     return path
 
 
-def new_folder(above: Path) -> tuple[Path, datetime]:
-    """Make a folder whose name sorts by time, and return it with the time.
+def new_folder(above: Path) -> Path:
+    """Make and return a folder whose name sorts by time.
 
     Its name tells when, in local time, unless an earlier one seems to be later: a clock was set back, or summer time
-    ended. Then it is named as if it had been made just after that one.
+    ended. Then it is named as the one after that.
 
     Raises:
         OSError: it cannot be made.
     """
     above.mkdir(parents=True, exist_ok=True)
     while True:
-        now = named = datetime.now().astimezone()
-        if latest := max(filter(None, map(_named_at, os.listdir(above))), default=None):  # noqa: PTH208 - names alone
-            named = max(now.replace(tzinfo=timezone.utc), latest + timedelta(microseconds=1))
-        folder = above / f"{named:%Y%m%d-%H%M%S}-{named.microsecond:05x}"
+        now = datetime.now().astimezone()
+        earlier = (one for one in os.listdir(above) if _NAME.fullmatch(one))  # noqa: PTH208 - names alone
+        names = [
+            f"{now:%Y%m%d-%H%M%S}-{now.microsecond:05x}",
+            *(f"{one[:16]}{int(one[16:], 16) + 1:05x}" for one in earlier),
+        ]
+        folder = above / max(names)
         with suppress(FileExistsError):
             folder.mkdir()
-            return folder, now
-
-
-def _named_at(name: str) -> datetime | None:
-    """Return the local time in a folder's name, as UTC; None for other names."""
-    if not re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{5}", name):
-        return None
-    try:
-        moment = datetime.strptime(f"{name[:15]}+0000", "%Y%m%d-%H%M%S%z")
-        return moment + timedelta(microseconds=int(name[16:], 16))
-    except (ValueError, OverflowError):
-        return None
+            return folder
 
 
 def hold_run(path: Path) -> None:

@@ -590,7 +590,7 @@ def stage_files(stage: str, sides: Sequence[str] = SIDES) -> tuple[str, ...]:
     """Return the names of all files that a stage may leave; of one side alone, no diff log is among them."""
     roles = SIDES if stage in SOLO and "paddle" in sides else sides
     dumps = [dump_name(stage, side) for side in roles]
-    tensors = [tensors_name(stage, side) for side in roles] if INFO[stage].tensors else []
+    tensors = [tensors_name(stage, side) for side in roles]
     logs = [log_name(stage)] if len(roles) == len(SIDES) else []
     return (*dumps, *(meta_path(name).name for name in dumps), *tensors, *logs)
 
