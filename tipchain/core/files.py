@@ -242,9 +242,7 @@ def check_writable(targets: Mapping[str, str | Path | None]) -> None:
                 if not os.access(path, os.W_OK):
                     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
                 continue
-            folder = path.parent
-            while not folder.exists() and folder != folder.parent:
-                folder = folder.parent
+            folder = next(one for one in path.parents if one.exists())
             beside = folder / f".{os.urandom(4).hex()}.{path.name}"
             beside.open("xb").close()
             beside.unlink()
