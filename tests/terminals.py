@@ -11,6 +11,11 @@ class Clock:
         return self.now
 
 
+def still(monkeypatch) -> None:
+    """Let rich redraw only when a test asks for it."""
+    monkeypatch.setattr("rich.live._RefreshThread.start", lambda _: None)
+
+
 class Terminal(io.StringIO):
     """A stream that says that it is a terminal, without a size of its own."""
 

@@ -335,9 +335,9 @@ def _go_on(night: Night, lock: int, executor: LocalExecutor | RayExecutor, args:
             say(f"night {night.name}: {coordinator.left} of {number} items to run, in {place}"), file=stream, flush=True
         )
     try:
-        coordinator.run()
+        with view.screen:
+            coordinator.run()
     finally:
-        view.close()
         os.close(lock)
     seconds = coordinator.state().seconds or 0.0
     results = read_results(night.folder)

@@ -50,7 +50,7 @@ class LiveView:
         log: Callable[[Result], None] | None = None,
     ) -> None:
         self.log = log
-        self.screen, self.clock = Screen(stream, clock), clock
+        self.screen, self.clock = Screen(stream, self._lines), clock
         self.color = use_color(stream)
         self._rows: dict[str, _Row] = {}
         self._pending = set(plan)
@@ -60,9 +60,7 @@ class LiveView:
         """Announce a command."""
         row = self._rows[command.id] = _Row(f"[{number}/{total}]", clean(command.id), self.clock())
         self._pending.discard(command.id)
-        if self.screen.live:
-            self._redraw()
-        else:
+        if not self.screen.live:
             self.screen.print(f"{row.head} {row.name} ...")
 
     def waiting(self, command: Command, number: int, total: int, reason: str) -> None:
@@ -71,7 +69,8 @@ class LiveView:
         text = say(f"waiting for {clean(reason)}")
         if row.line != text:
             row.line = text
-            self._redraw() if self.screen.live else self.screen.print(f"{row.head} {row.name}: {text}")
+            if not self.screen.live:
+                self.screen.print(f"{row.head} {row.name}: {text}")
 
     def output(self, command: Command, line: str) -> None:
         """Keep a running command's last line of output; called by the thread that reads it."""
@@ -87,21 +86,13 @@ class LiveView:
         reason = say(f": {clean(result.reason)}") if result.reason else ""
         reason += say(" (earlier)") if result.reused else ""
         head = f"{mark(result.outcome, self.color)}  {result.seconds:7.1f}  "
-        self._redraw()
         text = f"{clean(result.command.id)}{reason}"
         self.screen.print("\n".join(in_rows(text, terminal_width(), head)) if self.screen.live else f"{head}{text}")
 
-    def tick(self) -> None:
-        """Redraw the lines of running commands when it is time."""
-        if self._rows and self.screen.due:
-            self._redraw()
-
-    def _redraw(self) -> None:
-        now = self.clock()
-        lines = [
-            with_output(f"{row.head} {elapsed(now - row.begin):>5}  {row.name}", row.line)
-            for row in self._rows.values()
-        ]
-        running = {name: now - row.begin for name, row in self._rows.items() if name not in self._pending}
-        left = self._estimate.left(self._pending, running, self._slots) if lines else None
-        self.screen.draw(lines if left is None or left < 1 else [say(f"about {elapsed(left)} left"), *lines])
+    def _lines(self) -> list[str]:
+        now, rows = self.clock(), [*self._rows.items()]
+        lines = [with_output(f"{row.head} {elapsed(now - row.begin):>5}  {row.name}", row.line) for _, row in rows]
+        pending = {*self._pending}
+        running = {name: now - row.begin for name, row in rows if name not in pending}
+        left = self._estimate.left(pending, running, self._slots) if lines else None
+        return lines if left is None or left < 1 else [say(f"about {elapsed(left)} left"), *lines]
