@@ -34,7 +34,7 @@ from tipchain.chain.profiles import SHIPPED
 from tipchain.core import language
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE, local_time
 from tipchain.core.machine import signal_name
-from tipchain.errors import NO_VERDICT, NOT_THE_SAME, InputError, Outcome
+from tipchain.errors import NO_VERDICT, NOT_THE_SAME, Outcome
 from tipchain.modes import DataFolders, Mode, data_folders
 
 # Numbers of a command's log: losses, accuracies, speeds, milliseconds, memory.
@@ -78,7 +78,7 @@ _OF_STEP: Mapping[str, Sequence[str]] = {
 def _figure_names(*tables: str) -> Mapping[str, str]:
     from tipchain.core.yaml_reader import load_yaml
 
-    data = load_yaml(SHIPPED / "kinds/figures.yaml", InputError, "a kind's data").data
+    data = load_yaml(SHIPPED / "kinds/figures.yaml", "a kind's data").data
     return {name: figure for table in tables for figure, text in data[table].items() for name in text.split()}
 
 

@@ -29,7 +29,7 @@ from tipchain.chain.suites import (
     condition,
     script_words,
 )
-from tipchain.errors import InputError, UsageError, suggestion
+from tipchain.errors import UsageError, suggestion
 
 if TYPE_CHECKING:
     from tipchain.core.json_text import Json
@@ -140,7 +140,7 @@ def _merge(base: object, own: object) -> Json:
 def _document(path: Path) -> tuple[Reader, dict[str, Json]]:
     from tipchain.core.yaml_reader import load_yaml
 
-    document = load_yaml(path, InputError, "a suite's profile")
+    document = load_yaml(path, "a suite's profile")
     data = dict(document.data)
     base = data.pop("extends", None)
     if base is not None:

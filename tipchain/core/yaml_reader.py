@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 import yaml
 
-from tipchain.errors import CaseError, InputError, closest, did_you_mean, first_line
+from tipchain.errors import InputError, closest, did_you_mean, first_line
 
 if TYPE_CHECKING:
     from tipchain.core.json_text import Json
@@ -59,33 +59,32 @@ _Loader.add_implicit_resolver(
 Path_ = tuple[str, ...]
 
 
-def load_yaml(path: Path, error: type[InputError] = CaseError, what: str = "a case") -> Reader:
+def load_yaml(path: Path, what: str = "a case") -> Reader:
     """Return a reader of the mapping that ``path`` holds.
 
     Args:
         path: the file.
-        error: what to raise for a bad file, and what the reader raises.
         what: what the file should be, for messages.
 
     Raises:
-        InputError: of the given kind: the file cannot be read, is no YAML, holds a key twice, or is not a mapping.
+        InputError: the file cannot be read, is no YAML, holds a key twice, or is not a mapping.
     """
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
         text = content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as problem:
-        raise error("cannot be read", file=path, found=problem, expected="a YAML file") from problem
+        raise InputError("cannot be read", file=path, found=problem, expected="a YAML file") from problem
     if len(content) > MAX_BYTES:
-        raise error("is too large", file=path, found=f"more than {MAX_BYTES:,} bytes", expected=f"{what}, as YAML")
+        raise InputError("is too large", file=path, found=f"more than {MAX_BYTES:,} bytes", expected=f"{what}, as YAML")
     try:
-        _check_extent(text, path, error)
+        _check_extent(text, path)
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
             lines: dict[Path_, int] = {}
             if node is not None:
-                _collect(node, (), lines, path, error)
+                _collect(node, (), lines, path)
             data = None if node is None else loader.construct_document(node)
         finally:
             loader.dispose()
@@ -95,24 +94,24 @@ def load_yaml(path: Path, error: type[InputError] = CaseError, what: str = "a ca
         if isinstance(problem, yaml.reader.ReaderError):
             line = text.count("\n", 0, problem.position) + 1
         reason = getattr(problem, "problem", None) or first_line(problem)
-        raise error("is not YAML", file=path, line=line, found=reason) from problem
+        raise InputError("is not YAML", file=path, line=line, found=reason) from problem
     if not isinstance(data, dict):
-        raise error(
+        raise InputError(
             f"is not {what}",
             file=path,
             found="nothing" if data is None else type(data).__name__,
             expected="a mapping of keys",
         )
-    return Reader(path, data, lines, error)
+    return Reader(path, data, lines)
 
 
-def _too_much(depth: int, error: type[InputError], file: Path, line: int) -> InputError:
+def _too_much(depth: int, file: Path, line: int) -> InputError:
     if depth > MAX_DEPTH:
-        return error("is nested too deeply", file=file, line=line, expected=f"at most {MAX_DEPTH} levels")
-    return error("is too large", file=file, line=line, expected=f"at most {MAX_NODES:,} keys and values")
+        return InputError("is nested too deeply", file=file, line=line, expected=f"at most {MAX_DEPTH} levels")
+    return InputError("is too large", file=file, line=line, expected=f"at most {MAX_NODES:,} keys and values")
 
 
-def _check_extent(text: str, file: Path, error: type[InputError]) -> None:
+def _check_extent(text: str, file: Path) -> None:
     # libyaml's composer calls itself for each bracket, and ends the process where there are 100,000.
     loader, depth, count = _Safe(text), 0, 0
     try:
@@ -121,30 +120,30 @@ def _check_extent(text: str, file: Path, error: type[InputError]) -> None:
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             count += isinstance(event, yaml.NodeEvent)
             if depth > MAX_DEPTH or count > MAX_NODES:
-                raise _too_much(depth, error, file, event.start_mark.line + 1)
+                raise _too_much(depth, file, event.start_mark.line + 1)
     finally:
         loader.dispose()
 
 
-def _collect(node: yaml.Node, path: Path_, lines: dict[Path_, int], file: Path, error: type[InputError]) -> None:
+def _collect(node: yaml.Node, path: Path_, lines: dict[Path_, int], file: Path) -> None:
     line = node.start_mark.line + 1
     if len(path) > MAX_DEPTH or len(lines) > MAX_NODES:  # an alias may stand inside its own anchor
-        raise _too_much(len(path), error, file, line)
+        raise _too_much(len(path), file, line)
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             here = (*path, str(key.value))
             line = key.start_mark.line + 1
             if here in lines:
-                raise error(
+                raise InputError(
                     "stands twice", file=file, line=line, key=".".join(here), found=f"first on line {lines[here]}"
                 )
             lines[here] = line
-            _collect(value, here, lines, file, error)
+            _collect(value, here, lines, file)
     elif isinstance(node, yaml.SequenceNode):
         for number, value in enumerate(node.value):
             here = (*path, str(number))
             lines[here] = value.start_mark.line + 1
-            _collect(value, here, lines, file, error)
+            _collect(value, here, lines, file)
 
 
 _CHOICES = (Literal, Union, UnionType)
@@ -177,16 +176,14 @@ def expected_of(kind: Json) -> str:
 class Reader:
     """Checked access to one mapping of a YAML file; knows each key's 1-based line, and remembers which were asked for."""
 
-    def __init__(
-        self, file: Path, raw: Mapping[Json, Json], lines: Mapping[Path_, int], kind: type[InputError], path: Path_ = ()
-    ) -> None:
-        self.file, self.raw, self.lines, self.kind, self.path = file, raw, lines, kind, path
+    def __init__(self, file: Path, raw: Mapping[Json, Json], lines: Mapping[Path_, int], path: Path_ = ()) -> None:
+        self.file, self.raw, self.lines, self.path = file, raw, lines, path
         self.data = {str(key): value for key, value in raw.items()}
         self.asked: dict[str, None] = {}
 
     def at(self, path: Path_, raw: Mapping[Json, Json], lines: Mapping[Path_, int] | None = None) -> Reader:
         """Return a reader of a mapping that stands at a path of the file."""
-        return Reader(self.file, raw, self.lines if lines is None else lines, self.kind, path)
+        return Reader(self.file, raw, self.lines if lines is None else lines, path)
 
     def line(self, *below: str) -> int | None:
         """Return the line of a path below this mapping, or of its nearest parent that has one."""
@@ -199,7 +196,7 @@ class Reader:
         if facts.get("hint") is None and isinstance(key, str) and key not in self.data:
             meant = closest(key, tuple(one for one in self.data if one not in self.asked))
             facts["hint"] = None if meant is None else f"line {self.line(meant)} has {meant!r}"
-        return self.kind(message, file=self.file, line=self.line(*below), key=".".join((*self.path, *below)), **facts)
+        return InputError(message, file=self.file, line=self.line(*below), key=".".join((*self.path, *below)), **facts)
 
     def unknown(
         self, key: str | Path_, known: Collection[str], message: str = "is not known", found: object = None

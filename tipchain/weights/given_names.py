@@ -48,7 +48,7 @@ def read_names(path: Path) -> NameMap:
     Raises:
         InputError: it cannot be read, holds a name twice, or is no mapping of text to text.
     """
-    reader = load_yaml(path, InputError, "a mapping of names")
+    reader = load_yaml(path, "a mapping of names")
     names = dict(reader.raw)
     ignore = names.pop("ignore", [])
     if not isinstance(ignore, list) or not all(isinstance(one, str) for one in ignore):
