@@ -11,9 +11,12 @@ class Clock:
         return self.now
 
 
-def still(monkeypatch) -> None:
-    """Let rich redraw only when a test asks for it."""
+def still(monkeypatch) -> Clock:
+    """Let rich redraw only when a test asks for it, and time go on only as it says; return the clock."""
+    clock = Clock()
     monkeypatch.setattr("rich.live._RefreshThread.start", lambda _: None)
+    monkeypatch.setattr("time.monotonic", clock)
+    return clock
 
 
 class Terminal(io.StringIO):

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 
 import pytest
-from terminals import Clock, Terminal, still
+from terminals import Terminal, still
 
 from tipchain.core.progress import Estimate, Progress, Screen, mean_seconds
 from tipchain.parity.align import show_recording
@@ -17,8 +17,9 @@ def terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setenv("LINES", "10")
     monkeypatch.setenv("TERM", "xterm")
-    still(monkeypatch)
-    return Terminal()
+    terminal = Terminal()
+    terminal.clock = still(monkeypatch)
+    return terminal
 
 
 @pytest.mark.parametrize(
@@ -87,15 +88,15 @@ def test_quiet_is_quiet(terminal):
 
 def test_a_terminal_is_told_in_the_readers_language(terminal, monkeypatch):
     monkeypatch.setenv("TIPCHAIN_LANG", "zh")
-    with Progress(terminal, clock=Clock()) as progress:
+    with Progress(terminal) as progress:
         progress.stage("preparing inputs and weights")
         progress.bottom.refresh()
         assert terminal.shown.endswith(" 0:00  正在准备输入和权重")
 
 
 def test_a_terminal_shows_one_line_that_goes_away(terminal):
-    clock = Clock()
-    with Progress(terminal, clock=clock) as progress:
+    clock = terminal.clock
+    with Progress(terminal) as progress:
         progress.stage("forward", 1, 3)
         progress.bottom.refresh()
         assert terminal.shown.endswith(" 0:00  [1/3] forward")

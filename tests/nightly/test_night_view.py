@@ -25,14 +25,15 @@ def ended(name="a[cpu]", outcome=Outcome.PASS, reason=""):
     return ItemRecord(id=name, attempt=1, outcome=outcome, reason=reason, seconds=1.25)
 
 
-def test_elsewhere_there_are_plain_lines_and_now_and_then_how_far_it_is():
-    now, stream = [0.0], io.StringIO()
-    view = NightView(stream, 9, 2, lambda: now[0])
+def test_elsewhere_there_are_plain_lines_and_now_and_then_how_far_it_is(monkeypatch):
+    clock, stream = still(monkeypatch), io.StringIO()
+    view = NightView(stream, 9)
+    view.number = 2
     view.started(item("a"), 1)
     view.started(item("a"), 2)
     view.ended(ended(outcome=Outcome.FAIL, reason="exit 1: oh\x1b[2J no"))
     view.tick(lambda: STATE)
-    now[0] = SAY_S + 1
+    clock.now += SAY_S + 1
     view.tick(lambda: STATE)
     view.tick(lambda: STATE)
     assert stream.getvalue().splitlines() == [
@@ -44,7 +45,7 @@ def test_elsewhere_there_are_plain_lines_and_now_and_then_how_far_it_is():
 
 def test_elsewhere_too_it_is_said_once_when_nothing_runs_because_the_next_item_waits():
     stream = io.StringIO()
-    view = NightView(stream, 9, 3)
+    view = NightView(stream, 9)
     waits = replace(STATE, running=(), left_s=None, waiting="1 CPU slot, held by process 7\x1b[2J")
     for state in (waits, waits, STATE, replace(STATE, waiting="room"), waits, replace(waits, waiting="")):
         view.tick(lambda state=state: state)
@@ -59,7 +60,7 @@ def test_on_a_terminal_lines_fit_and_are_taken_away(monkeypatch):
     monkeypatch.setenv("LINES", "10")
     still(monkeypatch)
     stream = Terminal()
-    view = NightView(stream, 9, 2)
+    view = NightView(stream, 9)
     with view.screen:
         view.tick(lambda: STATE)
         view.screen.bottom.refresh()

@@ -5,7 +5,7 @@ import re
 
 import pytest
 from chain_samples import a_plan
-from terminals import Clock, Terminal, still
+from terminals import Terminal, still
 
 from tipchain.chain.execute import Place
 from tipchain.chain.plan import Command, Result
@@ -47,8 +47,9 @@ def screen(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("LINES", "24")
     monkeypatch.delenv("TERM", raising=False)
-    still(monkeypatch)
-    return Screen()
+    terminal = Screen()
+    terminal.clock = still(monkeypatch)
+    return terminal
 
 
 def test_a_pipe_gets_plain_lines():
@@ -68,8 +69,7 @@ def test_a_pipe_gets_plain_lines():
 
 def test_an_alignments_progress_is_in_the_readers_language_and_another_programs_is_not(screen, monkeypatch):
     monkeypatch.setenv("TIPCHAIN_LANG", "zh")
-    clock = Clock()
-    view = LiveView(screen, clock)
+    view = LiveView(screen)
     align = command("align[01]")._replace(step="align")
     with view.screen:
         for one, line in ((align, "starting torch and paddle"), (command("train[a]"), "loss: 0.5")):
@@ -84,14 +84,13 @@ def test_an_alignments_progress_is_in_the_readers_language_and_another_programs_
 
 
 def test_a_terminal_shows_each_running_command_with_its_time_and_last_line(screen):
-    clock = Clock()
-    view = LiveView(screen, clock)
+    view = LiveView(screen)
     with view.screen:
         view.started(command("train[a]"), 1, 3)
         view.started(command("train[b]"), 2, 3)
         view.waiting(command("train[c]"), 3, 3, "GPU 0, held by train[a]")
         view.output(command("train[a]"), "epoch\t3 \x1b[31mred")
-        clock.now += 67
+        screen.clock.now += 67
         view.screen.bottom.refresh()
         assert screen.lines() == [
             "[1/3]  1:07  train[a]  epoch 3 red",
@@ -117,18 +116,18 @@ def test_a_dumb_terminal_gets_plain_lines(screen, monkeypatch):
 
 
 def test_the_time_left_is_told_where_the_latest_run_tells_it(screen):
-    clock, usual = Clock(), {"a": 10.0, "b": 100.0}
-    view = LiveView(screen, clock, plan="ab", usual=usual)
+    usual = {"a": 10.0, "b": 100.0}
+    view = LiveView(screen, plan="ab", usual=usual)
     with view.screen:
         view.started(command("a"), 1, 2)
         view.screen.bottom.refresh()
         assert screen.lines()[0] == "about 1:50 left"
-        clock.now += 12
+        screen.clock.now += 12
         view.screen.bottom.refresh()
         assert screen.lines() == ["about 1:40 left", "[1/2]  0:12  a"]
         view.ended(ended("a"))
         view.started(command("b"), 2, 2)
-        clock.now += 160
+        screen.clock.now += 160
         view.screen.bottom.refresh()
         assert screen.lines()[1:2] == ["[2/2]  2:40  b"], "it is late: nobody knows"
 

@@ -229,14 +229,11 @@ class Progress(Screen):
         quiet: say nothing at all.
     """
 
-    def __init__(
-        self, stream: TextIO | None = None, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
         super().__init__(io.StringIO() if quiet else stream or sys.stderr, self._lines)
-        self.clock = clock
         self.left: Callable[[], float | None] = lambda: None
         """A function that tells the seconds left of the whole."""
-        self._begin = clock()
+        self._begin = time.monotonic()
         self._stage, self._doing = "", ""
         self._said: set[str] = set()
         self._until: float | None = None
@@ -255,15 +252,15 @@ class Progress(Screen):
     def say(self, doing: str, left_s: float | None = None) -> None:
         """Say a stage's current work, on a terminal only, and the time left."""
         self._doing = doing
-        self._until = None if left_s is None else self.clock() + left_s
+        self._until = None if left_s is None else time.monotonic() + left_s
 
     def _lines(self) -> Sequence[str]:
         if not self._stage:
             return ()
         text = f"{self._stage}: {self._doing}" if self._doing else self._stage
-        left = self.left() if self._until is None else self._until - self.clock()
+        left = self.left() if self._until is None else self._until - time.monotonic()
         text = say(f"{text}, about {elapsed(left)} left" if left is not None and left >= 1 else text)
-        return (clean(f"{elapsed(self.clock() - self._begin):>5}  {text}"),)
+        return (clean(f"{elapsed(time.monotonic() - self._begin):>5}  {text}"),)
 
 
 def with_output(head: str, line: str) -> str:

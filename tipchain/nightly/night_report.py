@@ -82,14 +82,12 @@ class NightView:
     Args:
         stream: where to.
         total: how many items the night has.
-        ended: how many had ended before.
-        clock: seconds that only go forward.
     """
 
-    def __init__(self, stream: TextIO, total: int, ended: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
-        self.screen, self.total, self.number, self.clock = Screen(stream, lambda: self._lines), total, ended, clock
+    def __init__(self, stream: TextIO, total: int) -> None:
+        self.screen, self.total, self.number = Screen(stream, lambda: self._lines), total, 0
         self.color = use_color(stream)
-        self._due = self.clock() + SAY_S
+        self._due = time.monotonic() + SAY_S
         self._idle, self._lines = False, list[str]()
 
     def started(self, item: Item, attempt: int) -> None:
@@ -118,8 +116,8 @@ class NightView:
         else:
             # A plain line when nothing begins to run, and when it is time.
             idle = bool(now.waiting) and not now.running
-            if (idle and not self._idle) or self.clock() >= self._due:
-                self._due = self.clock() + SAY_S
+            if (idle and not self._idle) or time.monotonic() >= self._due:
+                self._due = time.monotonic() + SAY_S
                 first, *rest = map(say, now.lines())
                 for line in (f"... {first}", *rest):
                     self.screen.print(line)

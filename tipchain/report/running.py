@@ -32,7 +32,6 @@ class LiveView:
 
     Args:
         stream: where to.
-        clock: seconds that only go forward.
         plan: the ids of all commands.
         usual: seconds that commands took in the latest run, by id: the basis for the time that is left.
         slots: how many commands run at once.
@@ -42,7 +41,6 @@ class LiveView:
     def __init__(
         self,
         stream: TextIO,
-        clock: Callable[[], float] = time.monotonic,
         *,
         plan: Iterable[str] = (),
         usual: Mapping[str, float] | None = None,
@@ -50,7 +48,7 @@ class LiveView:
         log: Callable[[Result], None] | None = None,
     ) -> None:
         self.log = log
-        self.screen, self.clock = Screen(stream, self._lines), clock
+        self.screen = Screen(stream, self._lines)
         self.color = use_color(stream)
         self._rows: dict[str, _Row] = {}
         self._pending = set(plan)
@@ -58,14 +56,14 @@ class LiveView:
 
     def started(self, command: Command, number: int, total: int) -> None:
         """Announce a command."""
-        row = self._rows[command.id] = _Row(f"[{number}/{total}]", clean(command.id), self.clock())
+        row = self._rows[command.id] = _Row(f"[{number}/{total}]", clean(command.id), time.monotonic())
         self._pending.discard(command.id)
         if not self.screen.live:
             self.screen.print(f"{row.head} {row.name} ...")
 
     def waiting(self, command: Command, number: int, total: int, reason: str) -> None:
         """Say a command's reason to wait, once for each reason."""
-        row = self._rows.setdefault(command.id, _Row(f"[{number}/{total}]", clean(command.id), self.clock()))
+        row = self._rows.setdefault(command.id, _Row(f"[{number}/{total}]", clean(command.id), time.monotonic()))
         text = say(f"waiting for {clean(reason)}")
         if row.line != text:
             row.line = text
@@ -90,7 +88,7 @@ class LiveView:
         self.screen.print("\n".join(in_rows(text, terminal_width(), head)) if self.screen.live else f"{head}{text}")
 
     def _lines(self) -> list[str]:
-        now, rows = self.clock(), [*self._rows.items()]
+        now, rows = time.monotonic(), [*self._rows.items()]
         lines = [with_output(f"{row.head} {elapsed(now - row.begin):>5}  {row.name}", row.line) for _, row in rows]
         pending = {*self._pending}
         running = {name: now - row.begin for name, row in rows if name not in pending}
