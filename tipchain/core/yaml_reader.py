@@ -129,21 +129,18 @@ def _collect(node: yaml.Node, path: Path_, lines: dict[Path_, int], file: Path) 
     line = node.start_mark.line + 1
     if len(path) > MAX_DEPTH or len(lines) > MAX_NODES:  # an alias may stand inside its own anchor
         raise _too_much(len(path), file, line)
+    parts: list[tuple[str, yaml.Node, yaml.Node]] = []
     if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            here = (*path, str(key.value))
-            line = key.start_mark.line + 1
-            if here in lines:
-                raise InputError(
-                    "stands twice", file=file, line=line, key=".".join(here), found=f"first on line {lines[here]}"
-                )
-            lines[here] = line
-            _collect(value, here, lines, file)
+        parts = [(str(key.value), key, value) for key, value in node.value]
     elif isinstance(node, yaml.SequenceNode):
-        for number, value in enumerate(node.value):
-            here = (*path, str(number))
-            lines[here] = value.start_mark.line + 1
-            _collect(value, here, lines, file)
+        parts = [(str(number), value, value) for number, value in enumerate(node.value)]
+    for name, place, value in parts:
+        here, line = (*path, name), place.start_mark.line + 1
+        if here in lines:
+            found = f"first on line {lines[here]}"
+            raise InputError("stands twice", file=file, line=line, key=".".join(here), found=found)
+        lines[here] = line
+        _collect(value, here, lines, file)
 
 
 _CHOICES = (Literal, Union, UnionType)
