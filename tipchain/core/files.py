@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 from tipchain import __version__
 from tipchain.errors import OutputError, TipchainError, UsageError
@@ -185,13 +185,17 @@ def replacing_path(path: Path) -> Iterator[Path]:
     """Yield a file to write, which takes ``path``'s place if the block ends well.
 
     The name ends as ``path`` does, for writers that look at the suffix. A link stays one: what it names is replaced.
+    A device or a pipe (``/dev/null``) is written to as it stands: root would replace it for everybody.
 
     Raises:
-        OSError: the disk is full, the folder cannot be written, or ``path`` is no file; it is then untouched.
+        OSError: the disk is full, the folder cannot be written, or ``path`` is one; it is then untouched.
     """
     path = path.resolve() if path.is_symlink() else path
-    if path.exists() and not path.is_file():
+    if path.is_dir():
         raise OSError(errno.EINVAL, "is no regular file", str(path))
+    if path.exists() and not path.is_file():
+        yield path
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{os.urandom(4).hex()}.{path.name}")
     try:
@@ -199,23 +203,6 @@ def replacing_path(path: Path) -> Iterator[Path]:
         os.replace(beside, path)  # noqa: PTH105
     finally:
         beside.unlink(missing_ok=True)  # also after the rename: a file is not renamed over another name of itself
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file to write, which takes ``path``'s place if the block ends well.
-
-    A device or a pipe (``/dev/null``) is written to as it stands: root would replace it for everybody.
-
-    Raises:
-        OSError: the disk is full or the folder cannot be written; ``path`` is then untouched.
-    """
-    if path.exists() and not path.is_file() and not path.is_dir():
-        with path.open("wb") as file:
-            yield file
-        return
-    with replacing_path(path) as beside, beside.open("xb") as file:
-        yield file
 
 
 def check_writable(targets: Mapping[str, str | Path | None]) -> None:
@@ -259,8 +246,8 @@ def writing(target: object, error: type[TipchainError] = OutputError) -> Iterato
 
 def atomic_write(path: Path, data: bytes | str) -> None:
     """Replace ``path`` by ``data``, whole or not at all; of a text, bytes of a path's name that are no UTF-8 are escaped."""
-    with replacing(path) as file:
-        file.write(data.encode(errors="backslashreplace") if isinstance(data, str) else data)
+    with replacing_path(path) as beside:
+        beside.write_bytes(data.encode(errors="backslashreplace") if isinstance(data, str) else data)
 
 
 def files_below(folder: Path) -> list[str]:
