@@ -334,11 +334,8 @@ def _go_on(night: Night, lock: int, executor: LocalExecutor | RayExecutor, args:
         print(
             say(f"night {night.name}: {coordinator.left} of {number} items to run, in {place}"), file=stream, flush=True
         )
-    try:
-        with view.screen:
-            coordinator.run()
-    finally:
-        os.close(lock)
+    with os.fdopen(lock), view.screen:
+        coordinator.run()
     seconds = coordinator.state().seconds or 0.0
     results = read_results(night.folder)
     try:

@@ -195,10 +195,8 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _error(
-    key: str, message: str, found: object = None, expected: object = None, hint: str | None = None
-) -> InputError:
-    return InputError(message, key=key, found=found, expected=expected, hint=hint)
+def _error(key: str, fact: str, found: object = None, expected: object = None, hint: str | None = None) -> InputError:
+    return InputError(fact, key=key, found=found, expected=expected, hint=hint)
 
 
 # Schedules.

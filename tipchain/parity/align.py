@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO
 
 import numpy as np
 from filelock import FileLock
@@ -273,20 +273,17 @@ def run_case(
     for stage in request.stages:
         (out / LATEST / log_name(stage)).unlink(missing_ok=True)
     usual, took, begin = _by_stage(out / STAGE_SECONDS, float), dict[str, float](), time.monotonic()
-    estimate = Estimate(usual)
-
-    def running() -> float:
-        return time.monotonic() - begin - sum(took.values())
 
     def left() -> float | None:
         pending = [stage for stage in request.stages if stage not in took]
-        return estimate.left(pending[1:], {stage: running() for stage in pending[:1]})
+        ran = time.monotonic() - begin - sum(took.values())
+        return Estimate(usual).left(pending[1:], dict.fromkeys(pending[:1], ran))
 
     with Progress(quiet=quiet) as progress:
         progress.left = left
 
         def listen(judgement: Judged) -> None:
-            took[judgement.stage] = running()
+            took[judgement.stage] = time.monotonic() - begin - sum(took.values())
             with progress.hidden():
                 scribe.stage(judgement)
 
@@ -301,10 +298,7 @@ def run_case(
     return scribe.report()
 
 
-T = TypeVar("T")
-
-
-def _by_stage(path: Path, kind: Callable[[Any], T]) -> dict[str, T]:
+def _by_stage(path: Path, kind: Callable[[Any], Any]) -> dict[str, Any]:
     """Return a file's values by stage; nothing where it is not there, or damaged."""
     try:
         return {str(stage): kind(fact) for stage, fact in json.loads(path.read_text()).items()}
@@ -572,9 +566,8 @@ def _spare(
 
 def default_threads(sides: int) -> int:
     """Return threads for each of ``sides`` recorders that run side by side."""
-    cores = core_count()
     wanted = os.environ.get("OMP_NUM_THREADS", "")
-    return int(wanted) if wanted.isdigit() and int(wanted) > 0 else max(1, cores // max(1, sides))
+    return int(wanted) if wanted.isdigit() and int(wanted) > 0 else max(1, core_count() // max(1, sides))
 
 
 def link(source: Path, target: Path) -> None:
@@ -590,9 +583,8 @@ def stage_files(stage: str, sides: Sequence[str] = SIDES) -> tuple[str, ...]:
     """Return the names of all files that a stage may leave; of one side alone, no diff log is among them."""
     roles = SIDES if stage in SOLO and "paddle" in sides else sides
     dumps = [dump_name(stage, side) for side in roles]
-    tensors = [tensors_name(stage, side) for side in roles]
     logs = [log_name(stage)] if len(roles) == len(SIDES) else []
-    return (*dumps, *(meta_path(name).name for name in dumps), *tensors, *logs)
+    return (*dumps, *(meta_path(name).name for name in dumps), *(tensors_name(stage, side) for side in roles), *logs)
 
 
 def adopt_dumps(dumps: Mapping[str, Path], stages: Sequence[str], folder: Path) -> None:
