@@ -145,6 +145,7 @@ class StageInfo(NamedTuple):
         solo: whether the port is held against itself (another engine, more processes): Paddle's process records
             both dumps, and torch is not run.
         trains: whether it makes sense only in modes that train.
+        tensors: whether large captures stand in safetensors files beside the dumps.
         live: the stages of two live models that judge it, or tell why it fails.
         judged_live: whether they judge it; the dumps then show what the guide's logs show.
     """
@@ -155,6 +156,7 @@ class StageInfo(NamedTuple):
     reference: str = "torch"
     solo: bool = False
     trains: bool = True
+    tensors: bool = False
     live: tuple[str, ...] = ()
     judged_live: bool = False
 
@@ -177,6 +179,7 @@ INFO: Mapping[str, StageInfo] = {
         ("model", "loss", "optimizer"),
         ("fake", "weights", "settings"),
         "bp_align",
+        tensors=True,
         live=("backward", "train"),
         judged_live=True,
     ),
@@ -187,11 +190,17 @@ INFO: Mapping[str, StageInfo] = {
         ("train_data", "eval_data", "weights", "settings"),
         "train_align",
         reference="benchmark",
+        tensors=True,
         live=("backward", "train", "optimizer", "schedule"),
     ),
     "inference": StageInfo(("model",), ("fake", "weights"), "inference", reference="training", solo=True, trains=False),
     "distributed": StageInfo(
-        ("model", "loss", "optimizer"), ("fake", "weights", "settings"), "distributed", reference="single", solo=True
+        ("model", "loss", "optimizer"),
+        ("fake", "weights", "settings"),
+        "distributed",
+        reference="single",
+        solo=True,
+        tensors=True,
     ),
 }
 """The reproduction guide's eleven steps in its order, then its further stages."""

@@ -110,11 +110,14 @@ class Pace:
     within: float | None = None
     progress: Callable[[str], None] | Progress | None = None
     searched: float = 0.0
-    _start: float = field(default_factory=time.monotonic)
+    _start: float = field(init=False)
     _late: bool = False
     _step: str = ""
     _since: float = 0.0
     _pieces: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._start = time.monotonic()
 
     @property
     def over(self) -> bool:
