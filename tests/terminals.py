@@ -11,6 +11,14 @@ class Clock:
         return self.now
 
 
+def still(monkeypatch) -> Clock:
+    """Let rich redraw only when a test asks for it, and time go on only as it says; return the clock."""
+    clock = Clock()
+    monkeypatch.setattr("rich.live._RefreshThread.start", lambda _: None)
+    monkeypatch.setattr("time.monotonic", clock)
+    return clock
+
+
 class Terminal(io.StringIO):
     """A stream that says that it is a terminal, without a size of its own."""
 

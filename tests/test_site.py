@@ -81,7 +81,7 @@ def test_every_row_of_the_page_of_commands_is_in_chinese():
 def shown_texts() -> dict[str, set[str]]:
     """What each made page shows in the reader's language: the texts in English."""
     found: dict[str, set[str]] = {}
-    with pytest.MonkeyPatch.context() as patch, reference_pages.speaking("zh"):
+    with pytest.MonkeyPatch.context() as patch, reference_pages.variable_set(reference_pages.VARIABLE, "zh"):
         for name in ("files", "case", "manifest", "profile", "python", "correspondence", "constants"):
             texts = found[name] = set()
             patch.setattr(reference_pages, "translated", lambda text, texts=texts: texts.add(text) or TRANSLATED(text))
@@ -95,7 +95,7 @@ TRANSLATED = reference_pages.translated
 @pytest.mark.parametrize("name", ["files", "case", "manifest", "profile", "python", "correspondence", "constants"])
 def test_no_english_is_left_in_what_a_chinese_page_says(name, shown_texts):
     assert shown_texts[name]
-    with reference_pages.speaking("zh"):
+    with reference_pages.variable_set(reference_pages.VARIABLE, "zh"):
         for text in shown_texts[name]:
             told = TRANSLATED(text)
             assert sorted(re.findall("`[^`]*`", text)) == sorted(re.findall("`[^`]*`", told)), text

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from tipchain import __version__
 from tipchain.core.guard import guarded
-from tipchain.core.language import LANGUAGES, coloring, columns, in_rows, say, speaking, table, terminal_width
+from tipchain.core.language import COLOR_VARIABLE, VARIABLE, columns, in_rows, say, table, terminal_width, variable_set
 from tipchain.errors import ExitCode, UsageError, suggestion
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def load_command(name: str) -> ModuleType:
 
 
 def _overview() -> str:
-    usage = f"usage: tipchain [--version] [--lang {'|'.join(LANGUAGES)}] [--color WHEN] [-q|-v] COMMAND ..."
+    usage = "usage: tipchain [--version] [--lang en|zh] [--color WHEN] [-q|-v] COMMAND ..."
     question = "Is a PaddlePaddle port the same model as its PyTorch reference, and does its chain run?"
     room = terminal_width()
     head = [say(usage), "", *in_rows(say(question), room), "", *_table({name: say(COMMANDS[name]) for name in FIRST})]
@@ -132,7 +132,7 @@ def dispatch(argv: Sequence[str]) -> int:
     if not gc.isenabled():  # `main` began the process: what it imported stays
         gc.freeze()
         gc.enable()
-    with coloring(args.color):
+    with variable_set(COLOR_VARIABLE, args.color):
         code: int = module.run(args)
     return code
 
@@ -197,5 +197,5 @@ def main(argv: Sequence[str] | None = None) -> int:
         name, _, value = word.partition("=")
         if name == "--lang":
             asked = value or after
-    with speaking(asked if asked in LANGUAGES else None):
+    with variable_set(VARIABLE, asked):
         return guarded(dispatch, words)

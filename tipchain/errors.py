@@ -6,8 +6,6 @@ The errors::
     ├── UsageError           a wrong call: arguments that do not fit together
     ├── InputError           a file that cannot be used; names file, line, key, found, expected
     │   ├── ParamsError      a TIPC parameter file
-    │   ├── CaseError        an alignment case (YAML)
-    │   ├── ManifestError    a night's manifest (YAML)
     │   ├── RecordError      a dump
     │   ├── WeightsError     a weight file
     │   └── DataError        a data folder
@@ -155,14 +153,6 @@ class InputError(TipchainError):
 
 class ParamsError(InputError):
     """A TIPC parameter file that cannot be used."""
-
-
-class CaseError(InputError):
-    """An alignment case that cannot be used."""
-
-
-class ManifestError(InputError):
-    """A night's manifest that cannot be used."""
 
 
 class RecordError(InputError):

@@ -31,7 +31,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from list_constants import constants_page  # noqa: E402
 
-from tipchain.core.language import language, say, speaking  # noqa: E402
+from tipchain.core.language import VARIABLE, language, say, variable_set  # noqa: E402
 from tipchain.core.yaml_reader import Reader, expected_of  # noqa: E402
 
 MADE = "_Made from the code by `tools/reference_pages.py`._\n"
@@ -678,7 +678,7 @@ def made_pages() -> dict[Path, str]:
     """Return the text of each page in English and in Chinese, by its file."""
     made = {}
     for name, ending in (("en", ".md"), ("zh", ".zh.md")):
-        with speaking(name):
+        with variable_set(VARIABLE, name):
             for path, make in MAKERS.items():
                 made[(ROOT / "docs" / path).with_suffix(ending)] = make()
     return made

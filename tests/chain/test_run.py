@@ -30,9 +30,6 @@ class Silent:
     def output(self, command, line):
         pass
 
-    def tick(self):
-        pass
-
     def ended(self, result):
         self.events.append(("ended", result.command.id, result.outcome))
 
@@ -216,12 +213,18 @@ def test_results_come_in_the_plans_order_whatever_ends_first(tmp_path):
 
 def test_an_observer_that_fails_leaves_no_child(tmp_path):
     class Gone(Silent):
-        def tick(self):
+        def ended(self, result):
             raise OSError(5, "Input/output error")
 
     with pytest.raises(OSError, match="Input/output"):
-        go(tmp_path, command("a", "echo $$ > pid; exec sleep 60"), observer=Gone())
-    assert not (tmp_path / "pid").exists() or not living(tmp_path / "pid")
+        go(
+            tmp_path,
+            command("slow", "echo $$ > pid; exec sleep 60", leg="1"),
+            command("quick", "while [ ! -s pid ]; do sleep 0.02; done", leg="2"),
+            jobs=2,
+            observer=Gone(),
+        )
+    assert not living(tmp_path / "pid")
 
 
 def test_fail_fast_ends_the_others_and_starts_nothing(tmp_path):

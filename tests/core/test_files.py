@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tipchain.cli import main
-from tipchain.core.files import append, atomic_write, check_writable, hold_run, prune, replacing, replacing_path
+from tipchain.core.files import append, atomic_write, check_writable, hold_run, prune, replacing_path
 from tipchain.errors import UsageError
 from tipchain.parity.align import link
 
@@ -59,8 +59,8 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
     atomic_write(path, "old")
 
     def fail_half_way():
-        with replacing(path) as file:
-            file.write(b"ne")
+        with replacing_path(path) as beside:
+            beside.write_text("ne")
             raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space"):
@@ -82,8 +82,8 @@ def test_devices_pipes_and_links_stay_what_they_are(tmp_path):
     atomic_write(link, "new")
     assert link.is_symlink()
     assert target.read_text() == "new"
-    with pytest.raises(OSError, match="no regular file"), replacing_path(pipe):
-        pass
+    with pytest.raises(OSError, match="no regular file"):
+        atomic_write(tmp_path, "a folder")
 
 
 def test_a_file_put_where_it_already_stands_leaves_no_second_name(tmp_path):

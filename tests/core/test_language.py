@@ -31,8 +31,8 @@ from tipchain.core.language import (
     in_rows,
     padded,
     say,
-    speaking,
     terminal_width,
+    variable_set,
 )
 from tipchain.errors import Outcome
 from tipchain.explain.findings import SourceLine
@@ -149,9 +149,9 @@ def test_the_language_is_that_of_the_locale_unless_one_is_chosen(monkeypatch, en
 
 
 def test_what_is_chosen_holds_for_a_while_and_for_child_processes():
-    with speaking("zh"):
+    with variable_set(language.VARIABLE, "zh"):
         assert os.environ[VARIABLE] == "zh"
-        with speaking(None):
+        with variable_set(language.VARIABLE, None):
             assert language.language() == "zh"
     assert VARIABLE not in os.environ
 

@@ -172,7 +172,7 @@ LARGE = 2**26
 TOOLS = f"""
 import ctypes, resource, sys
 from contextlib import nullcontext
-from tipchain.core.machine import keep_memory, lasting_memory, release_memory
+from tipchain.core.machine import keep_memory, release_memory
 
 library = ctypes.CDLL(None)
 library.malloc.restype = ctypes.c_void_p
@@ -242,26 +242,6 @@ def test_what_is_free_between_others_goes_back_where_that_is_worth_it(size: int,
     pages = LARGE // resource.getpagesize()
     assert by_itself < pages / 10
     assert (asked > pages * 0.9) is given
-
-
-LASTING = """
-with lasting_memory():
-    lasts = taken()
-other = taken()
-full = pages()
-free(lasts)
-without = pages()
-free(other)
-print(full - without, without - pages())
-"""
-
-
-@pytest.mark.parametrize(("maps", "keeps"), [("0", True), ("65536", False)])
-def test_what_lasts_is_mapped_by_itself_where_freed_memory_is_kept(maps: str, *, keeps: bool) -> None:
-    lasting, other = numbers_of(LASTING, **{**KEPT, "MALLOC_MMAP_MAX_": maps})
-    pages = LARGE // resource.getpagesize()
-    assert lasting > pages * 0.9
-    assert (other < pages / 10) is keeps, "afterwards all is as it was"
 
 
 def test_what_refers_to_itself_is_freed_where_it_is_worth_it() -> None:

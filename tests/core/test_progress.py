@@ -6,9 +6,9 @@ import threading
 from dataclasses import dataclass
 
 import pytest
-from terminals import Clock, Terminal
+from terminals import Terminal, still
 
-from tipchain.core.progress import Estimate, Progress, Screen, Stages, mean_seconds
+from tipchain.core.progress import Estimate, Progress, Screen, mean_seconds
 from tipchain.parity.align import show_recording
 
 
@@ -17,7 +17,9 @@ def terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setenv("LINES", "10")
     monkeypatch.setenv("TERM", "xterm")
-    return Terminal()
+    terminal = Terminal()
+    terminal.clock = still(monkeypatch)
+    return terminal
 
 
 @pytest.mark.parametrize(
@@ -86,32 +88,34 @@ def test_quiet_is_quiet(terminal):
 
 def test_a_terminal_is_told_in_the_readers_language(terminal, monkeypatch):
     monkeypatch.setenv("TIPCHAIN_LANG", "zh")
-    with Progress(terminal, clock=Clock()) as progress:
+    with Progress(terminal) as progress:
         progress.stage("preparing inputs and weights")
-        assert terminal.shown == " 0:00  正在准备输入和权重"
+        progress.bottom.refresh()
+        assert terminal.shown.endswith(" 0:00  正在准备输入和权重")
 
 
 def test_a_terminal_shows_one_line_that_goes_away(terminal):
-    clock = Clock()
-    progress = Progress(terminal, clock=clock)
-    progress.stage("forward", 1, 3)
-    assert terminal.shown == " 0:00  [1/3] forward"
-    clock.now += 67
-    progress.say("torch and Paddle", 30.0)
-    progress._draw()
-    assert terminal.shown.endswith("\r\x1b[2K 1:07  [1/3] forward: torch and Paddle, about 0:30 left")
-    clock.now += 31
-    progress._draw()
-    assert terminal.shown.endswith("\r\x1b[2K 1:38  [1/3] forward: torch and Paddle"), "it is over: nobody knows"
-    with progress.hidden():
-        assert terminal.shown.endswith("\r\x1b[2K\r")
-    progress._draw()
-    progress.__exit__()
+    clock = terminal.clock
+    with Progress(terminal) as progress:
+        progress.stage("forward", 1, 3)
+        progress.bottom.refresh()
+        assert terminal.shown.endswith(" 0:00  [1/3] forward")
+        clock.now += 67
+        progress.say("torch and Paddle", 30.0)
+        progress.bottom.refresh()
+        assert terminal.shown.endswith("\r\x1b[2K 1:07  [1/3] forward: torch and Paddle, about 0:30 left")
+        clock.now += 31
+        progress.bottom.refresh()
+        assert terminal.shown.endswith("\r\x1b[2K 1:38  [1/3] forward: torch and Paddle"), "it is over: nobody knows"
+        with progress.hidden():
+            assert terminal.shown.endswith("\r\x1b[2K\r")
+        assert terminal.shown.endswith(" 1:38  [1/3] forward: torch and Paddle")
     assert terminal.shown.endswith("\r\x1b[2K\r")
     assert terminal.getvalue().count("\x1b[?25h") > terminal.getvalue().count("\x1b[?25l")
 
 
-def test_the_time_goes_on_while_nothing_is_said(terminal):
+def test_the_time_goes_on_while_nothing_is_said(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
     drawn = threading.Event()
 
     class Watched(Terminal):
@@ -132,23 +136,20 @@ def test_a_terminal_that_is_gone_stops_nothing(terminal):
 
     with Progress(Gone()) as progress:
         progress.stage("forward")
-        assert not progress._over.wait(0.5)
-        assert progress._thread.is_alive()
         with progress.hidden():
             pass
 
 
 def test_lines_are_printed_above_those_at_the_bottom(terminal):
-    screen = Screen(terminal)
-    screen.draw(["one", "x" * 99])
-    screen.print("above")
-    shown = f"one\n{'x' * 59}…"
-    assert terminal.shown == f"{shown}\r\x1b[2K\x1b[1A\x1b[2Kabove\n{shown}"
-    screen.draw(list("0123456789"))
-    assert terminal.shown.endswith("5\n6\n... and 3 more")
-    screen.draw([])
+    lines = ["one", "x" * 99]
+    with Screen(terminal, lambda: lines) as screen:
+        screen.print("above")
+        shown = f"one\n{'x' * 59}…"
+        assert terminal.shown == f"{shown}\r\x1b[2K\x1b[1A\x1b[2Kabove\n{shown}"
+        lines[:] = "0123456789"
+        screen.bottom.refresh()
+        assert terminal.shown.endswith("5\n6\n... and 3 more")
     end = terminal.shown
-    screen.draw([])
     screen.print("after")
     assert terminal.shown == f"{end}after\n"
 
@@ -171,21 +172,3 @@ def test_an_alignment_tells_the_stage_of_the_slower_side():
     show_recording(progress, stages, (torch, paddle))
     assert progress._doing == "torch"
     assert stream.getvalue().splitlines() == ["starting torch and paddle", "[1/3] forward", "[2/3] loss", "[3/3] train"]
-
-
-def test_the_stages_time_left_rests_on_an_earlier_run():
-    clock = Clock()
-    stages = Stages(("forward", "loss", "train"), {"forward": 20.0, "loss": 1.0, "train": 30.0}, clock)
-    clock.now += 5
-    assert stages.left() == 46.0
-    clock.now += 20
-    stages.ended("forward")
-    assert stages.left() == 31.0
-    clock.now += 1
-    stages.ended("loss")
-    clock.now += 31
-    assert stages.left() is None, "it is late"
-    stages.ended("train")
-    assert stages.left() is None
-    assert stages.took == {"forward": 25.0, "loss": 1.0, "train": 31.0}
-    assert Stages(("forward", "new"), {"forward": 20.0}, clock).left() is None

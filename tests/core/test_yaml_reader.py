@@ -5,7 +5,7 @@ import tracemalloc
 import pytest
 
 from tipchain.core.yaml_reader import MAX_DEPTH, load_yaml
-from tipchain.errors import CaseError
+from tipchain.errors import InputError
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdef", "bcdefg", strict=True)
@@ -39,7 +39,7 @@ def test_what_is_refused_has_a_line(tmp_path, text, line, found):
     path.write_text(text)
     tracemalloc.start()
     try:
-        with pytest.raises(CaseError, match=rf"case\.yaml:{line}: (.*\n  )?{found}") as caught:
+        with pytest.raises(InputError, match=rf"case\.yaml:{line}: (.*\n  )?{found}") as caught:
             load_yaml(path)
         assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
     finally:
@@ -51,7 +51,7 @@ def test_what_is_refused_has_a_line(tmp_path, text, line, found):
 def test_what_is_no_mapping_is_told_with_what_it_is(tmp_path, text, found):
     path = tmp_path / "case.yaml"
     path.write_text(text)
-    with pytest.raises(CaseError, match=rf"\n  found: {found}\n  expected: a mapping of keys"):
+    with pytest.raises(InputError, match=rf"\n  found: {found}\n  expected: a mapping of keys"):
         load_yaml(path)
 
 
@@ -60,7 +60,7 @@ def test_a_huge_file_is_not_read_to_its_end(tmp_path):
     with path.open("wb") as file:
         file.truncate(2**40)
     with pytest.raises(
-        CaseError, match="is too large\n  found: more than 10,000,000 bytes\n  expected: a case, as YAML"
+        InputError, match="is too large\n  found: more than 10,000,000 bytes\n  expected: a case, as YAML"
     ):
         load_yaml(path)
 
@@ -71,4 +71,4 @@ def test_aliases_and_merges_that_save_writing_are_read(tmp_path):
     path.write_text(shared)
     document = load_yaml(path)
     assert document.data["k299"] == {"x": 1, "y": [1, 2, 3], "z": 299}
-    assert document.line(("k299", "z")) == 301
+    assert document.line("k299", "z") == 301

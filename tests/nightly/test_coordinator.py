@@ -360,6 +360,6 @@ def test_names_sort_as_nights_began_though_the_clock_is_set_back(tmp_path, monke
         assert night.started.startswith(f"{times[0]:%Y-%m-%dT%H:%M}")
         began.append(night.name)
         del times[0]
-    assert began == ["20261025-025959-f423f", "20261025-030000-00000", "20261025-030000-00001"]
+    assert began == ["20261025-025959-f423f", "20261025-025959-f4240", "20261025-025959-f4241"]
     times.append(datetime.fromisoformat("2026-10-25T03:00:01.000005"))
     assert begin(tmp_path, command("a"))[0].name == "20261025-030001-00005", "the clock is right again"

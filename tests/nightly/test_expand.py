@@ -7,7 +7,7 @@ import pytest
 from chain_samples import TEMPLATE, kind_sample
 
 from tipchain.core.json_text import as_json, parse_as
-from tipchain.errors import ManifestError, Outcome
+from tipchain.errors import InputError, Outcome
 from tipchain.nightly.executor import Work
 from tipchain.nightly.expand import expand
 from tipchain.nightly.items import Needs, NightPlan
@@ -49,7 +49,7 @@ def test_globs_name_each_file_once_without_what_is_excluded(tmp_path):
     ],
 )
 def test_globs_that_name_nothing_here(tmp_path, glob, said):
-    with pytest.raises(ManifestError, match=said) as caught:
+    with pytest.raises(InputError, match=said) as caught:
         plan_of(tmp_path, f"chains:\n  - params: ['{glob}']\n    modes: [whole_infer]")
     assert caught.value.line == 2
 
@@ -59,7 +59,7 @@ def test_a_file_that_no_item_can_be_called_after_is_named(tmp_path, name):
     params(tmp_path, "c/a/t.txt")
     params(tmp_path, f"c/{name}/t.txt")
     text = "chains: [{params: ['c/*/t.txt'], modes: [whole_infer]"
-    with pytest.raises(ManifestError) as error:
+    with pytest.raises(InputError) as error:
         plan_of(tmp_path, text + "}]")
     said = str(error.value)
     assert "suite.yaml:1: names a file that no item can be called after" in said
@@ -103,7 +103,7 @@ def test_two_items_of_one_name_are_an_error_that_names_both(tmp_path):
     params(tmp_path, "x/alexnet/t.txt")
     params(tmp_path, "y/alexnet/t.txt")
     text = "chains:\n- {params: x/*/t.txt, modes: [whole_infer]}\n- {params: y/*/t.txt, modes: [whole_infer]}\n"
-    with pytest.raises(ManifestError) as caught:
+    with pytest.raises(InputError) as caught:
         plan_of(tmp_path, text)
     said = str(caught.value)
     assert "suite.yaml:3: two items are called alexnet[whole_infer;cpu]" in said

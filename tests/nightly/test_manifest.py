@@ -6,7 +6,7 @@ import pytest
 from chain_samples import ROOT
 
 from tipchain.core.quantities import duration, parse_mebibytes, parse_seconds
-from tipchain.errors import ManifestError
+from tipchain.errors import InputError
 from tipchain.nightly.expand import expand
 from tipchain.nightly.manifest import load_manifest
 
@@ -112,14 +112,14 @@ def test_names_have_defaults(tmp_path):
 )
 def test_mistakes_are_named_with_their_line(tmp_path, text, line, said):
     path = write(tmp_path, text)
-    with pytest.raises(ManifestError) as caught:
+    with pytest.raises(InputError) as caught:
         load_manifest(path)
     assert said in str(caught.value)
     assert str(caught.value).startswith(f"{path}:{line}: " if line else f"{path}:")
 
 
 def test_a_manifest_that_is_not_there(tmp_path):
-    with pytest.raises(ManifestError, match=r"cannot be read(?s:.*)No such file"):
+    with pytest.raises(InputError, match=r"cannot be read(?s:.*)No such file"):
         load_manifest(tmp_path / "none.yaml")
 
 

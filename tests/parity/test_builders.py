@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from tipchain.core.files import ROOT_VARIABLE, find_root
-from tipchain.errors import CaseError
+from tipchain.errors import InputError
 from tipchain.frameworks.base import _OwnImports, candidates, checking, resolve
 from tipchain.parity.case import check_builders, load_case
 
@@ -68,7 +68,7 @@ def test_what_may_be_there_is_left_to_its_import(case, spec):
     ],
 )
 def test_what_cannot_be_there_is_told_with_its_line(case, tmp_path, spec, said):
-    with pytest.raises(CaseError) as raised:
+    with pytest.raises(InputError) as raised:
         check_builders(case(paddle=spec), ["forward"], ["torch", "paddle"])
     text = str(raised.value)
     assert text.startswith(f"{tmp_path}/case.yaml:4: sides.paddle.model: {said}\n  found: {spec}")
@@ -79,11 +79,11 @@ def test_what_cannot_be_there_is_told_with_its_line(case, tmp_path, spec, said):
 def test_all_are_told_in_one_error_and_only_what_the_stages_need(case):
     wrong = case(torch="own.a:b", paddle="own.c:d")
     with pytest.raises(
-        CaseError, match=r"(?s)sides.torch.model: own.a does not exist.*and own.c does not exist"
+        InputError, match=r"(?s)sides.torch.model: own.a does not exist.*and own.c does not exist"
     ) as raised:
         check_builders(wrong, ["forward"], ["torch", "paddle"])
     assert "own.nothing" not in str(raised.value)
-    with pytest.raises(CaseError, match=r"and own\.nothing does not exist"):
+    with pytest.raises(InputError, match=r"and own\.nothing does not exist"):
         check_builders(wrong, ["forward", "loss"], ["torch"])
 
 
@@ -96,7 +96,7 @@ def test_the_root_is_what_the_case_or_the_environment_says(case, tmp_path, monke
     assert load_case(made.path).root == find_root(made.path) == tmp_path / "own/inner"
     monkeypatch.delenv(ROOT_VARIABLE)
     made.path.write_text(f"root: nowhere\n{text}")
-    with pytest.raises(CaseError, match="root: is no folder"):
+    with pytest.raises(InputError, match="root: is no folder"):
         load_case(made.path)
 
 

@@ -8,7 +8,7 @@ import pytest
 from tipchain.cli import main
 from tipchain.core.blame import UsersError, tell
 from tipchain.core.files import find_root
-from tipchain.errors import CaseError, UsageError
+from tipchain.errors import InputError, UsageError
 from tipchain.modes import STAGES, Mode, parse_stages
 from tipchain.parity.case import load_case, resolve
 from tipchain.parity.settings import BackwardSettings, EnvelopeSettings
@@ -74,7 +74,7 @@ def test_stages_run_in_order_whatever_their_order_in_the_file(tmp_path):
 def test_mistakes_are_named(tmp_path, change, line, words):
     assert change[0] in GOOD
     path = write(tmp_path, GOOD.replace(*change, 1))
-    with pytest.raises(CaseError) as caught:
+    with pytest.raises(InputError) as caught:
         load_case(path)
     message = str(caught.value)
     assert str(path) in message
@@ -118,7 +118,7 @@ def test_mistakes_are_named(tmp_path, change, line, words):
 )
 def test_mistakes_in_optional_keys_are_named(tmp_path, extra, words):
     text = GOOD[: GOOD.index("backward:")] if extra.startswith("backward") else GOOD
-    with pytest.raises(CaseError) as caught:
+    with pytest.raises(InputError) as caught:
         load_case(write(tmp_path, text + extra))
     for word in words:
         assert word in str(caught.value)
@@ -131,30 +131,30 @@ def test_a_tighter_tolerance_needs_no_reason(tmp_path):
 
 def test_a_stage_needs_its_builders(tmp_path):
     text = GOOD.replace(', metric: "m:metric"', "", 1)
-    with pytest.raises(CaseError, match=r"sides\.torch\.metric: is missing; the metric stage needs it"):
+    with pytest.raises(InputError, match=r"sides\.torch\.metric: is missing; the metric stage needs it"):
         load_case(write(tmp_path, text))
     assert load_case(write(tmp_path, text + "stages: [forward]\n")).stages == ("forward",)
 
 
 def test_a_misspelled_key_is_named_where_another_is_missing(tmp_path):
-    with pytest.raises(CaseError, match=r"inputs: has no model input[^$]*hint: line \d+ has 'inptus'"):
+    with pytest.raises(InputError, match=r"inputs: has no model input[^$]*hint: line \d+ has 'inptus'"):
         load_case(write(tmp_path, GOOD.replace("inputs:", "inptus:")))
-    with pytest.raises(CaseError, match=r"sides: is missing[^$]*hint: line \d+ has 'side'") as raised:
+    with pytest.raises(InputError, match=r"sides: is missing[^$]*hint: line \d+ has 'side'") as raised:
         load_case(write(tmp_path, GOOD.replace("sides:", "side:")))
     assert raised.value.found is None  # the key that may be meant is a hint, and is not what stands there
 
 
 def test_missing_and_unreadable_files(tmp_path):
-    with pytest.raises(CaseError, match="no such case file"):
+    with pytest.raises(InputError, match="no such case file"):
         load_case(tmp_path / "none.yaml")
-    with pytest.raises(CaseError, match="no such case file\n  found: a folder"):
+    with pytest.raises(InputError, match="no such case file\n  found: a folder"):
         load_case(tmp_path)
     binary = tmp_path / "case.yaml"
     binary.write_bytes(b"\xff\xfe\x00id")
-    with pytest.raises(CaseError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot be read"):
         load_case(binary)
     binary.write_text("- a\n- b\n")
-    with pytest.raises(CaseError, match="a mapping"):
+    with pytest.raises(InputError, match="a mapping"):
         load_case(binary)
 
 
@@ -182,11 +182,11 @@ def test_root_is_the_nearest_folder_with_a_mark(tmp_path):
 def test_builders_are_resolved_from_the_root(tmp_path):
     (tmp_path / "some_builders_here.py").write_text("def build(): return 5\nnumber = 3\n")
     assert resolve("some_builders_here:build", tmp_path)() == 5
-    with pytest.raises(CaseError, match="did you mean some_builders_here:build"):
+    with pytest.raises(InputError, match="did you mean some_builders_here:build"):
         resolve("some_builders_here:biuld", tmp_path)
-    with pytest.raises(CaseError, match="not callable"):
+    with pytest.raises(InputError, match="not callable"):
         resolve("some_builders_here:number", tmp_path)
-    with pytest.raises(CaseError, match="no_such_module_here does not exist"):
+    with pytest.raises(InputError, match="no_such_module_here does not exist"):
         resolve("no_such_module_here:build", tmp_path)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from test_case import GOOD, write
 
-from tipchain.errors import CaseError, UsageError
+from tipchain.errors import InputError, UsageError
 from tipchain.frameworks.base import concat_outputs, flatten_outputs, map_nested
 from tipchain.parity.case import load_case
 from tipchain.parity.inputs import make_all_inputs, make_inputs
@@ -72,7 +72,7 @@ def test_probabilities_are_positive_and_sum_to_one(tmp_path):
     ],
 )
 def test_impossible_inputs_are_named(tmp_path, image, words):
-    with pytest.raises(CaseError) as caught:
+    with pytest.raises(InputError) as caught:
         case_with(tmp_path, image)
     for word in words:
         assert word in str(caught.value)
@@ -80,7 +80,7 @@ def test_impossible_inputs_are_named(tmp_path, image, words):
 
 def test_a_label_has_one_shape(tmp_path):
     text = GOOD.replace("label: {shape: [2],", "label: {shapes: [[2], [3]],")
-    with pytest.raises(CaseError, match=r"inputs\.label\.shapes: is not for labels"):
+    with pytest.raises(InputError, match=r"inputs\.label\.shapes: is not for labels"):
         load_case(write(tmp_path, text))
 
 

@@ -9,7 +9,7 @@ import pytest
 from tiny_project import make_tiny_project
 from updates_bench import PAIRS, align, failed, judge_records, outcomes, pairs_case, record_side
 
-from tipchain.errors import CaseError, Outcome
+from tipchain.errors import InputError, Outcome
 from tipchain.parity.stages.bench import Recording
 
 pytestmark = pytest.mark.frameworks
@@ -105,7 +105,7 @@ def test_an_end_that_the_frameworks_understand_differently_is_refused(case):
         "optimizer_args": {"name": "sgd", "lr_multipliers": {"bias": 2.0}},
         "scheduler_args": {"name": "cosine", "total_steps": 60, "end_rate": 1e-3},
     }
-    with pytest.raises(CaseError, match=r"scheduler\.end_rate: cannot stand beside learning-rate multipliers"):
+    with pytest.raises(InputError, match=r"scheduler\.end_rate: cannot stand beside learning-rate multipliers"):
         record_side(replace(case, **args), "torch", "lr")
 
 
@@ -127,7 +127,7 @@ def test_the_rate_is_that_of_training_unless_the_case_says_otherwise(tmp_path):
     case = pairs_case(tmp_path, PAIRS.replace("learning_rate: 0.1", own))
     assert record_side(case, "torch", "lr").arrays["lr"][-1] == 0.1, "nine epochs"
     assert record_side(case, "paddle", "lr").arrays["lr"][-1] == pytest.approx(1e-4), "99 iterations"
-    with pytest.raises(CaseError, match=r"train\.steps_per_epoch: is missing"):
+    with pytest.raises(InputError, match=r"train\.steps_per_epoch: is missing"):
         pairs_case(tmp_path, PAIRS.replace("learning_rate: 0.1", own.rpartition(",")[0]))
     case = pairs_case(tmp_path, f"{PAIRS}lr: {{steps: 40, learning_rate: 0.5}}\n")
     assert record_side(case, "torch", "lr").arrays["lr"].tolist() == pytest.approx([0.5] * 30 + [0.05] * 10)
@@ -145,7 +145,7 @@ def test_the_rate_is_that_of_training_unless_the_case_says_otherwise(tmp_path):
 )
 def test_arguments_that_cannot_be_are_refused(case, args, words):
     for side in ("torch", "paddle"):
-        with pytest.raises(CaseError, match=words):
+        with pytest.raises(InputError, match=words):
             record_side(with_args(case, **args), side, "lr")
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from updates_bench import align, failed, outcomes, record_side
 
-from tipchain.errors import CaseError, Outcome
+from tipchain.errors import InputError, Outcome
 
 pytestmark = pytest.mark.frameworks
 
@@ -105,7 +105,7 @@ def test_a_frozen_parameter_is_told_from_one_that_moves(case):
 )
 @pytest.mark.parametrize("side", ["torch", "paddle"])
 def test_arguments_that_cannot_be_are_refused(case, side, args, words):
-    with pytest.raises(CaseError) as caught:
+    with pytest.raises(InputError) as caught:
         record_side(with_args(case, **args), side, "optimizer")
     for word in (str(case.path), *words):
         assert word in str(caught.value)

@@ -127,7 +127,6 @@ def told(tmp_path, monkeypatch):
 
     def tell(capsys, *, terminal):
         monkeypatch.setattr(suite, "ELSEWHERE_S", 0.05)
-        monkeypatch.setattr(suite, "TERMINAL_S", 0.05)
         monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
         monkeypatch.setenv("COLUMNS", "60")
         log = tmp_path / "log"

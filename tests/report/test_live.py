@@ -5,7 +5,7 @@ import re
 
 import pytest
 from chain_samples import a_plan
-from terminals import Clock, Terminal
+from terminals import Terminal, still
 
 from tipchain.chain.execute import Place
 from tipchain.chain.plan import Command, Result
@@ -27,7 +27,7 @@ class Screen(Terminal):
 
     def lines(self):
         rows, row = [""], 0
-        shown = re.sub(r"\x1b\[\?25[hl]\r?", "", self.getvalue())
+        shown = re.sub(r"\r(?!\x1b)", "", self.shown)
         for part in re.split(r"(\r\x1b\[2K|\x1b\[1A\x1b\[2K|\n)", shown):
             if part == "\n":
                 row += 1
@@ -47,7 +47,9 @@ def screen(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("LINES", "24")
     monkeypatch.delenv("TERM", raising=False)
-    return Screen()
+    terminal = Screen()
+    terminal.clock = still(monkeypatch)
+    return terminal
 
 
 def test_a_pipe_gets_plain_lines():
@@ -55,7 +57,6 @@ def test_a_pipe_gets_plain_lines():
     view = LiveView(stream)
     view.started(command("eval[x]"), 1, 2)
     view.output(command("eval[x]"), "hidden")
-    view.tick()
     for _ in range(2):
         view.waiting(command("train[y]"), 2, 2, "GPU 0, held by process 12")
     view.ended(ended("eval[x]", Outcome.FAIL, "exit 3: \x1b[31mboom"))
@@ -68,15 +69,14 @@ def test_a_pipe_gets_plain_lines():
 
 def test_an_alignments_progress_is_in_the_readers_language_and_another_programs_is_not(screen, monkeypatch):
     monkeypatch.setenv("TIPCHAIN_LANG", "zh")
-    clock = Clock()
-    view = LiveView(screen, clock)
+    view = LiveView(screen)
     align = command("align[01]")._replace(step="align")
-    for one, line in ((align, "starting torch and paddle"), (command("train[a]"), "loss: 0.5")):
-        view.started(one, 1, 2)
-        view.output(one, line)
-    clock.now += 1
-    view.tick()
-    view.ended(ended("train[a]", Outcome.FAIL, "exit code 2"))
+    with view.screen:
+        for one, line in ((align, "starting torch and paddle"), (command("train[a]"), "loss: 0.5")):
+            view.started(one, 1, 2)
+            view.output(one, line)
+        view.screen.bottom.refresh()
+        view.ended(ended("train[a]", Outcome.FAIL, "exit code 2"))
     shown = screen.getvalue()
     assert "align[01]  正在启动 torch 和 paddle" in shown
     assert "train[a]  loss: 0.5" in shown
@@ -84,27 +84,28 @@ def test_an_alignments_progress_is_in_the_readers_language_and_another_programs_
 
 
 def test_a_terminal_shows_each_running_command_with_its_time_and_last_line(screen):
-    clock = Clock()
-    view = LiveView(screen, clock)
-    view.started(command("train[a]"), 1, 3)
-    view.started(command("train[b]"), 2, 3)
-    view.waiting(command("train[c]"), 3, 3, "GPU 0, held by train[a]")
-    view.output(command("train[a]"), "epoch\t3 \x1b[31mred")
-    clock.now += 67
-    view.tick()
-    assert screen.lines() == [
-        "[1/3]  1:07  train[a]  epoch 3 red",
-        "[2/3]  1:07  train[b]",
-        "[3/3]  1:07  train[c]  waiting for GPU 0, held by train[a]",
-    ]
-    view.ended(ended("train[b]", reused=True))
-    assert screen.lines()[:3] == [
-        "PASS         1.2  train[b] (earlier)",
-        "[1/3]  1:07  train[a]  epoch 3 red",
-        "[3/3]  1:07  train[c]  waiting for GPU 0, held by train[a]",
-    ]
-    for name in "ac":
-        view.ended(ended(f"train[{name}]"))
+    view = LiveView(screen)
+    with view.screen:
+        view.started(command("train[a]"), 1, 3)
+        view.started(command("train[b]"), 2, 3)
+        view.waiting(command("train[c]"), 3, 3, "GPU 0, held by train[a]")
+        view.output(command("train[a]"), "epoch\t3 \x1b[31mred")
+        screen.clock.now += 67
+        view.screen.bottom.refresh()
+        assert screen.lines() == [
+            "[1/3]  1:07  train[a]  epoch 3 red",
+            "[2/3]  1:07  train[b]",
+            "[3/3]  1:07  train[c]  waiting for GPU 0, held by train[a]",
+        ]
+        view.ended(ended("train[b]", reused=True))
+        view.screen.bottom.refresh()
+        assert screen.lines()[:3] == [
+            "PASS         1.2  train[b] (earlier)",
+            "[1/3]  1:07  train[a]  epoch 3 red",
+            "[3/3]  1:07  train[c]  waiting for GPU 0, held by train[a]",
+        ]
+        for name in "ac":
+            view.ended(ended(f"train[{name}]"))
     assert [line.split()[-1] for line in screen.lines() if line] == [*("(earlier)", "train[a]", "train[c]")]
 
 
@@ -115,18 +116,20 @@ def test_a_dumb_terminal_gets_plain_lines(screen, monkeypatch):
 
 
 def test_the_time_left_is_told_where_the_latest_run_tells_it(screen):
-    clock, usual = Clock(), {"a": 10.0, "b": 100.0}
-    view = LiveView(screen, clock, plan="ab", usual=usual)
-    view.started(command("a"), 1, 2)
-    assert screen.lines()[0] == "about 1:50 left"
-    clock.now += 12
-    view.tick()
-    assert screen.lines() == ["about 1:40 left", "[1/2]  0:12  a"]
-    view.ended(ended("a"))
-    view.started(command("b"), 2, 2)
-    clock.now += 160
-    view.tick()
-    assert screen.lines()[1:2] == ["[2/2]  2:40  b"], "it is late: nobody knows"
+    usual = {"a": 10.0, "b": 100.0}
+    view = LiveView(screen, plan="ab", usual=usual)
+    with view.screen:
+        view.started(command("a"), 1, 2)
+        view.screen.bottom.refresh()
+        assert screen.lines()[0] == "about 1:50 left"
+        screen.clock.now += 12
+        view.screen.bottom.refresh()
+        assert screen.lines() == ["about 1:40 left", "[1/2]  0:12  a"]
+        view.ended(ended("a"))
+        view.started(command("b"), 2, 2)
+        screen.clock.now += 160
+        view.screen.bottom.refresh()
+        assert screen.lines()[1:2] == ["[2/2]  2:40  b"], "it is late: nobody knows"
 
 
 SCRAPERS = re.compile(r"run\s+(successfully|failed)", re.IGNORECASE)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tipchain.errors import CaseError, DataError, UsageError
+from tipchain.errors import DataError, InputError, UsageError
 from tipchain.paddle_tools.infer import ModelCard, classify, open_samples, sample_spec
 from tipchain.paddle_tools.program import ProgramError, find_data
 from tipchain.parity.case import load_case
@@ -91,7 +91,7 @@ def test_a_module_with_neither_gives_its_data_set_and_none_the_fake_inputs(modul
     side = replace(case.sides["paddle"], dataset=None)
     bare = replace(case, sides={**case.sides, "paddle": side})
     assert sample_spec(bare) is None
-    with pytest.raises(CaseError, match="has no model input"):
+    with pytest.raises(InputError, match="has no model input"):
         open_samples(bare, None, tmp_path)
 
 

@@ -33,8 +33,8 @@ from tipchain.chain.process import PYTHON_HINT, STUCK, Ending, Stop, call
 from tipchain.chain.profiles import SHIPPED
 from tipchain.core import language
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE, local_time
-from tipchain.core.machine import signal_name, signal_within
-from tipchain.errors import NO_VERDICT, NOT_THE_SAME, InputError, Outcome
+from tipchain.core.machine import signal_name
+from tipchain.errors import NO_VERDICT, NOT_THE_SAME, Outcome
 from tipchain.modes import DataFolders, Mode, data_folders
 
 # Numbers of a command's log: losses, accuracies, speeds, milliseconds, memory.
@@ -78,7 +78,7 @@ _OF_STEP: Mapping[str, Sequence[str]] = {
 def _figure_names(*tables: str) -> Mapping[str, str]:
     from tipchain.core.yaml_reader import load_yaml
 
-    data = load_yaml(SHIPPED / "kinds/figures.yaml", InputError, "a kind's data").data
+    data = load_yaml(SHIPPED / "kinds/figures.yaml", "a kind's data").data
     return {name: figure for table in tables for figure, text in data[table].items() for name in text.split()}
 
 
@@ -597,9 +597,16 @@ def _trouble(command: Command, ending: Ending, error: str) -> str:
     return killed(ending.exit_code, ending.signal)
 
 
+CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV)
+
+
 def killed(code: int | None, number: int) -> str:
-    """Return that a signal ended a process or, by a launcher's exit code, one that it started; "" if none did."""
-    within = 0 if number else signal_within(code)
+    """Return that a signal ended a process or, by a launcher's exit code, one that it started; "" if none did.
+
+    Who exits with Python's status ``-signal``, as ``paddle.distributed.launch`` does, ends with 256 less the signal. Only
+    signals that crashes send count: 255 is what ``exit(-1)`` comes to.
+    """
+    within = 0 if number else next((int(one) for one in CRASHES if code == 256 - one), 0)
     if not number and not within:
         return ""
     said = f"killed by {signal_name(number or within)}"

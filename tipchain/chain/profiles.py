@@ -29,11 +29,11 @@ from tipchain.chain.suites import (
     condition,
     script_words,
 )
-from tipchain.errors import InputError, UsageError, suggestion
+from tipchain.errors import UsageError, suggestion
 
 if TYPE_CHECKING:
     from tipchain.core.json_text import Json
-    from tipchain.core.yaml_reader import LinedYaml, Reader
+    from tipchain.core.yaml_reader import Reader
 
 
 FACTS = frozenset(
@@ -137,18 +137,17 @@ def _merge(base: object, own: object) -> Json:
 
 
 @cache
-def _document(path: Path) -> tuple[LinedYaml, dict[str, Json]]:
-    from tipchain.core.yaml_reader import Reader as _Reader
+def _document(path: Path) -> tuple[Reader, dict[str, Json]]:
     from tipchain.core.yaml_reader import load_yaml
 
-    document = load_yaml(path, InputError, "a suite's profile")
+    document = load_yaml(path, "a suite's profile")
     data = dict(document.data)
     base = data.pop("extends", None)
     if base is not None:
         if base not in _shipped():
-            raise _Reader(document).unknown("extends", _shipped(), "extends an unknown suite", base)
+            raise document.unknown("extends", _shipped(), "extends an unknown suite", base)
         if path == SHIPPED / f"{base}.yaml":
-            raise _Reader(document).error("extends", "extends itself")
+            raise document.error("extends", "extends itself")
         inherited = dict(_document(SHIPPED / f"{base}.yaml")[1])
         for key in OWN_KEYS:
             inherited.pop(key, None)
@@ -199,20 +198,14 @@ class _Profile:
 
     def __init__(self, path: Path, versions: Sequence[int]) -> None:
         document, data = _document(path)
+        lines = dict(document.lines)
         for index in versions:
             data = _merge(data, data["versions"][index]["changes"])
             place = ("versions", str(index), "changes")
-            own = {key[len(place) :]: line for key, line in document.lines.items() if key[: len(place)] == place}
-            document = document._replace(lines={**document.lines, **own})
-        self.applied, self.path, self.document = versions, path, document
-        self.reader = self.below((), data)
+            lines |= {key[len(place) :]: line for key, line in document.lines.items() if key[: len(place)] == place}
+        self.applied, self.path, self.reader = versions, path, document.at((), data, lines)
         # Roles, templates and conditions, which can be checked only when all is read, each with its place.
         self.seen: list[tuple[Sequence[str], Json, str]] = []
-
-    def below(self, path: tuple[str, ...], data: Mapping[str, Json]) -> Reader:
-        from tipchain.core.yaml_reader import Reader as _Reader
-
-        return _Reader(self.document, path, data)
 
     def suite(self) -> Suite:
         reader = self.reader
@@ -275,7 +268,7 @@ class _Profile:
             entries = entries if isinstance(entries, (list, tuple, frozenset)) else [] if entries == "" else [entries]
             if inner[0] in (str, Role):
                 entries = ["null" if one is None else str(one) for one in entries]
-            own = self.below(path, {str(number): one for number, one in enumerate(entries)})
+            own = self.reader.at(path, {str(number): one for number, one in enumerate(entries)})
             found = origin([self.value(own, number, inner[0]) for number in own.data])
         elif isinstance(given, str) and hint in (ArgumentItem, Choice):
             self.seen.append((path, _hints(hint)[hint._fields[0]], given))

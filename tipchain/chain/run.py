@@ -346,9 +346,6 @@ class Observer(Protocol):
     def ended(self, result: Result) -> None:
         """Take note of how a command ended, or why it was not run."""
 
-    def tick(self) -> None:
-        """Take note that time goes by; several times a second."""
-
 
 def run_plan(
     plan: Plan,
@@ -467,7 +464,6 @@ class _Runner:
             elif interrupted and not self.interrupted:
                 self.interrupt()
             self.settle(result)
-        self.observer.tick()
 
     def settle(self, result: Result) -> None:
         self.schedule.settle(result)

@@ -301,7 +301,7 @@ def roles(table: str) -> Mapping[str, str]:
     from tipchain.core.yaml_reader import load_yaml
 
     path = SHIPPED / "kinds/roles.yaml"
-    found: Mapping[str, str] = load_yaml(path, InputError, "a kind's data").data.get(table, {})
+    found: Mapping[str, str] = load_yaml(path, "a kind's data").data.get(table, {})
     return found
 
 

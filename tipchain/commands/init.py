@@ -26,7 +26,7 @@ from tipchain.core.json_text import JsonObject, as_json, parse_as
 from tipchain.core.language import say
 from tipchain.core.machine import end_with_parent, how_ended
 from tipchain.core.progress import Progress
-from tipchain.errors import CaseError, ExitCode, MissingFrameworkError, UsageError
+from tipchain.errors import ExitCode, InputError, MissingFrameworkError, UsageError
 from tipchain.framework_types import Model
 from tipchain.frameworks import Framework, load_framework
 from tipchain.frameworks.base import checking, resolve
@@ -187,7 +187,7 @@ def try_sides(
         UsageError: a builder is not there, or raises, or returns no model; or the model does not take the inputs.
     """
     looked = {spec: absent(spec, root) for spec in specs.values()}
-    wrong = [str(CaseError(one[0], key=spec, hint=one[1])) for spec, one in looked.items() if one is not None]
+    wrong = [str(InputError(one[0], key=spec, hint=one[1])) for spec, one in looked.items() if one is not None]
     if wrong:
         raise UsageError("\n".join(wrong))
     told: dict[str, JsonObject] = {}

@@ -17,7 +17,7 @@ from tipchain.chain.suites import SEVERITIES
 from tipchain.commands.options import STDOUT, add_json, add_options, show
 from tipchain.core.language import clean, in_rows, many, paint, say, terminal_width, use_color
 from tipchain.core.machine import core_count, on_cores
-from tipchain.errors import CaseError, ExitCode
+from tipchain.errors import ExitCode, InputError
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 
 # What lint found, as text for 80 columns, as JSON, and as workflow commands for GitHub.
@@ -173,7 +173,7 @@ def _lint_case(path: Path) -> Linted:
 
     try:
         load_case(path)
-    except CaseError as error:
+    except InputError as error:
         return Linted(file=str(path), readable=False, found=(Found(finding=refusal(error, "case")),))
     return Linted(file=str(path))
 

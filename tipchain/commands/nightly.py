@@ -26,7 +26,7 @@ from tipchain.commands.options import (
 from tipchain.core.files import atomic_write, check_writable, sha256_of, writing
 from tipchain.core.json_text import JsonObject, as_json
 from tipchain.core.language import clean, many, say, terminal_width
-from tipchain.errors import BAD, ExitCode, HistoryError, ManifestError, Outcome, OutputError, UsageError
+from tipchain.errors import BAD, ExitCode, HistoryError, InputError, Outcome, OutputError, UsageError
 
 if TYPE_CHECKING:
     from tipchain.nightly.cluster import RayExecutor
@@ -120,7 +120,7 @@ def run_dashboard(args: argparse.Namespace) -> int:
     """Write the page; the exit code is 1 if a latest night's shares leave items out or are not of one plan.
 
     Raises:
-        ManifestError: a manifest cannot be read.
+        InputError: a manifest cannot be read.
         UsageError: there are no nights, or the page cannot be written.
     """
     from tipchain.nightly.dashboard import render
@@ -334,11 +334,8 @@ def _go_on(night: Night, lock: int, executor: LocalExecutor | RayExecutor, args:
         print(
             say(f"night {night.name}: {coordinator.left} of {number} items to run, in {place}"), file=stream, flush=True
         )
-    try:
+    with os.fdopen(lock), view.screen:
         coordinator.run()
-    finally:
-        view.close()
-        os.close(lock)
     seconds = coordinator.state().seconds or 0.0
     results = read_results(night.folder)
     try:
@@ -368,7 +365,7 @@ def _night(args: argparse.Namespace) -> Night:
     try:
         manifest = load_manifest(args.manifest)
         sha256, nights = manifest.sha256, manifest.nights
-    except ManifestError:
+    except InputError:
         if args.out is None or not args.manifest.is_file():
             raise
         sha256, nights = sha256_of(args.manifest), args.out

@@ -214,7 +214,7 @@ def add_verbosity(parser: argparse.ArgumentParser) -> None:
 
 def add_color(parser: argparse.ArgumentParser) -> None:
     """Declare ``--color``: `args.color`; every command has it."""
-    parser.add_argument("--color", choices=WHENS, default=WHENS[0], help="color the text (default auto: on a terminal)")
+    parser.add_argument("--color", choices=WHENS, help="color the text (default auto: on a terminal)")
 
 
 def add_language(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ from tipchain.chain.load import load_plan
 from tipchain.chain.plan import PLACEHOLDER, Command, Options, Plan, plan_json, select
 from tipchain.commands.options import add_chain_mode, add_json, add_options, add_timeout, chain_mode, show, whole
 from tipchain.core.language import WIDTH, clean, many, say, terminal_width
-from tipchain.errors import CaseError, ExitCode, ParamsError, UsageError
+from tipchain.errors import ExitCode, InputError, ParamsError, UsageError
 from tipchain.modes import DATA_SETS, DIGITS, DataFolders, Mode, data_folders
 
 # A tree for people. Nothing in a plan is a shell's text; every word is quoted here, on the way to the screen.
@@ -202,14 +202,14 @@ def case_folders(case: Path, mode: Mode) -> DataFolders:
 
     What is wrong with the file is not said here: its alignment says it, and the chain runs all the same, on the digits.
     """
-    from tipchain.core.yaml_reader import Reader, load_yaml
+    from tipchain.core.yaml_reader import load_yaml
 
     try:
-        reader = Reader(load_yaml(case))
+        reader = load_yaml(case)
         data_set = reader.mapping("data", optional=True).choice("set", tuple(DATA_SETS), default=DIGITS)
         own = reader.mapping("modes", optional=True).mapping(mode.value, optional=True)
         return data_folders(mode, data_set, own.choice("data", ("lite", "whole"), default=None))
-    except CaseError:
+    except InputError:
         return data_folders(mode)
 
 

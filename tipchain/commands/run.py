@@ -244,7 +244,8 @@ def _run(plan: Plan, folder: Path, args: argparse.Namespace) -> int:
         log=log.ended,
     )
     begin, started = time.monotonic(), local_time()
-    results, interrupted = run_plan(plan, place, view, policy=policy, record=journal, leases=leases)
+    with view.screen:
+        results, interrupted = run_plan(plan, place, view, policy=policy, record=journal, leases=leases)
     notes = [*plan.notes, *link_latest(plan, place, Path.cwd() / plan.out, results)]
     notes += [f"GPUs were not leased from other runs: {leases.trouble}"] if leases.trouble else []
     if reused := sum(result.reused for result in results):

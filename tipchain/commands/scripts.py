@@ -16,7 +16,7 @@ from pathlib import Path
 from tipchain.commands.align import add_run_arguments, align_case, aligned, from_root
 from tipchain.commands.options import Parser, add_color, check_targets, text_stream
 from tipchain.core.files import append, local_time
-from tipchain.core.language import coloring, escaped, say
+from tipchain.core.language import COLOR_VARIABLE, escaped, say, variable_set
 from tipchain.errors import ExitCode, Outcome, RecordError
 from tipchain.framework_types import Array
 from tipchain.modes import LATEST, SCRIPTS, dump_name, log_name, parse_mode
@@ -99,7 +99,7 @@ def _script(description: str, case: Path, argv: Sequence[str] | None, act: Calla
             parser.add_argument(name, type=Path, dest="data_path", help=argparse.SUPPRESS, default=argparse.SUPPRESS)
         add_color(parser)
         args = parser.parse_args(argv)
-        with coloring(args.color):
+        with variable_set(COLOR_VARIABLE, args.color):
             return act(args)
 
     return guarded(work)

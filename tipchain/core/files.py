@@ -12,9 +12,9 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 from tipchain import __version__
 from tipchain.errors import OutputError, TipchainError, UsageError
@@ -26,6 +26,8 @@ ROOT_VARIABLE = "TIPCHAIN_ROOT"
 """The project's root, where ``--root`` says it: of every process that a command starts."""
 
 LARGE = (".safetensors", ".pdparams", ".pdopt", ".pdiparams")
+_NAME = re.compile(r"2\d{3}[01]\d[0-3]\d-[0-2]\d[0-5]\d[0-5]\d-[0-9a-f]{5}")
+"""A folder's time, with its microseconds."""
 RUN_LOCK = ".lock"
 """Held by the process of a run, in the run's folder."""
 
@@ -69,42 +71,34 @@ def new_run(out: Path) -> Path:
         UsageError: it cannot be made.
     """
     try:
-        path, _ = new_folder(out / "runs")
+        path = new_folder(out / "runs")
     except OSError as error:
         raise UsageError(f"cannot write below {out}: {error.strerror}") from error
     hold_run(path)
     return path
 
 
-def new_folder(above: Path) -> tuple[Path, datetime]:
-    """Make a folder whose name sorts by time, and return it with the time.
+def new_folder(above: Path) -> Path:
+    """Make and return a folder whose name sorts by time.
 
     Its name tells when, in local time, unless an earlier one seems to be later: a clock was set back, or summer time
-    ended. Then it is named as if it had been made just after that one.
+    ended. Then it is named as the one after that.
 
     Raises:
         OSError: it cannot be made.
     """
     above.mkdir(parents=True, exist_ok=True)
     while True:
-        now = named = datetime.now().astimezone()
-        if latest := max(filter(None, map(_named_at, os.listdir(above))), default=None):  # noqa: PTH208 - names alone
-            named = max(now.replace(tzinfo=timezone.utc), latest + timedelta(microseconds=1))
-        folder = above / f"{named:%Y%m%d-%H%M%S}-{named.microsecond:05x}"
+        now = datetime.now().astimezone()
+        earlier = (one for one in os.listdir(above) if _NAME.fullmatch(one))  # noqa: PTH208 - names alone
+        names = [
+            f"{now:%Y%m%d-%H%M%S}-{now.microsecond:05x}",
+            *(f"{one[:16]}{int(one[16:], 16) + 1:05x}" for one in earlier),
+        ]
+        folder = above / max(names)
         with suppress(FileExistsError):
             folder.mkdir()
-            return folder, now
-
-
-def _named_at(name: str) -> datetime | None:
-    """Return the local time in a folder's name, as UTC; None for other names."""
-    if not re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{5}", name):
-        return None
-    try:
-        moment = datetime.strptime(f"{name[:15]}+0000", "%Y%m%d-%H%M%S%z")
-        return moment + timedelta(microseconds=int(name[16:], 16))
-    except (ValueError, OverflowError):
-        return None
+            return folder
 
 
 def hold_run(path: Path) -> None:
@@ -191,13 +185,17 @@ def replacing_path(path: Path) -> Iterator[Path]:
     """Yield a file to write, which takes ``path``'s place if the block ends well.
 
     The name ends as ``path`` does, for writers that look at the suffix. A link stays one: what it names is replaced.
+    A device or a pipe (``/dev/null``) is written to as it stands: root would replace it for everybody.
 
     Raises:
-        OSError: the disk is full, the folder cannot be written, or ``path`` is no file; it is then untouched.
+        OSError: the disk is full, the folder cannot be written, or ``path`` is one; it is then untouched.
     """
     path = path.resolve() if path.is_symlink() else path
-    if path.exists() and not path.is_file():
+    if path.is_dir():
         raise OSError(errno.EINVAL, "is no regular file", str(path))
+    if path.exists() and not path.is_file():
+        yield path
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{os.urandom(4).hex()}.{path.name}")
     try:
@@ -205,23 +203,6 @@ def replacing_path(path: Path) -> Iterator[Path]:
         os.replace(beside, path)  # noqa: PTH105
     finally:
         beside.unlink(missing_ok=True)  # also after the rename: a file is not renamed over another name of itself
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file to write, which takes ``path``'s place if the block ends well.
-
-    A device or a pipe (``/dev/null``) is written to as it stands: root would replace it for everybody.
-
-    Raises:
-        OSError: the disk is full or the folder cannot be written; ``path`` is then untouched.
-    """
-    if path.exists() and not path.is_file() and not path.is_dir():
-        with path.open("wb") as file:
-            yield file
-        return
-    with replacing_path(path) as beside, beside.open("xb") as file:
-        yield file
 
 
 def check_writable(targets: Mapping[str, str | Path | None]) -> None:
@@ -248,9 +229,7 @@ def check_writable(targets: Mapping[str, str | Path | None]) -> None:
                 if not os.access(path, os.W_OK):
                     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
                 continue
-            folder = path.parent
-            while not folder.exists() and folder != folder.parent:
-                folder = folder.parent
+            folder = next(one for one in path.parents if one.exists())
             beside = folder / f".{os.urandom(4).hex()}.{path.name}"
             beside.open("xb").close()
             beside.unlink()
@@ -267,8 +246,8 @@ def writing(target: object, error: type[TipchainError] = OutputError) -> Iterato
 
 def atomic_write(path: Path, data: bytes | str) -> None:
     """Replace ``path`` by ``data``, whole or not at all; of a text, bytes of a path's name that are no UTF-8 are escaped."""
-    with replacing(path) as file:
-        file.write(data.encode(errors="backslashreplace") if isinstance(data, str) else data)
+    with replacing_path(path) as beside:
+        beside.write_bytes(data.encode(errors="backslashreplace") if isinstance(data, str) else data)
 
 
 def files_below(folder: Path) -> list[str]:

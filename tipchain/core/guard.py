@@ -47,31 +47,23 @@ def _tell(error: Exception | SystemExit, said: Callable[[str], str]) -> int:
     from tipchain.core.blame import UsersError, tell
 
     if isinstance(error, TipchainError) and not isinstance(error, UsersError):
-        _print(said(f"error: {escaped_lines(error.in_language(said))}"))
-        return error.exit_code
-    if isinstance(error, OSError) and error.errno in UNWRITABLE:
-        name = escaped_lines(str(error.filename or "the output"))
-        _print(said(f"error: {name}: {error.strerror}"))
+        text, code = error.in_language(said), error.exit_code
+    elif isinstance(error, OSError) and error.errno in UNWRITABLE:
+        text, code = f"{error.filename or 'the output'}: {error.strerror}", ExitCode.FAILED
         with suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        return ExitCode.FAILED
-    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-        name = escaped_lines(str(error.filename)[:80])
-        _print(said(f"error: {name}…: {error.strerror}"))
-        return ExitCode.USAGE
-    message = tell(error)
-    if message is not None:
-        _print(said(f"error: {escaped_lines(message)}"))
-        return ExitCode.FAILED
-    if isinstance(error, SystemExit):  # argparse's, after its help
+    elif isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        text, code = f"{str(error.filename)[:80]}…: {error.strerror}", ExitCode.USAGE
+    elif (message := tell(error)) is not None:
+        text, code = message, ExitCode.FAILED
+    elif isinstance(error, SystemExit):  # argparse's, after its help
         raise error
-    import traceback
+    else:
+        import traceback
 
-    traceback.print_exception(error)
-    print(said("this is a bug of tipchain; please report it with the lines above"), file=sys.stderr)
-    return ExitCode.BUG
-
-
-def _print(text: str) -> None:
-    """Print on standard error, lines folded between words."""
+        traceback.print_exception(error)
+        print(said("this is a bug of tipchain; please report it with the lines above"), file=sys.stderr)
+        return ExitCode.BUG
+    text = said(f"error: {escaped_lines(text)}")
     print(fold(text, terminal_width()) if sys.stderr.isatty() else text, file=sys.stderr)
+    return code

@@ -7,7 +7,7 @@ import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -72,8 +72,8 @@ EDGES = r"(?s)(?P<before>[ ,;:]*)(?P<text>.*?)(?: \((?P<place>[^\s()]+:\d+)\))?(
 
 
 @contextmanager
-def _variable_set(name: str, value: str | None) -> Iterator[None]:
-    """Set a variable of the environment, in child processes too; None leaves it."""
+def variable_set(name: str, value: str | None) -> Iterator[None]:
+    """Set a variable of the environment, `VARIABLE` or `COLOR_VARIABLE`, in child processes too; None leaves it."""
     before = os.environ.get(name)
     if value is not None:
         os.environ[name] = value
@@ -84,11 +84,6 @@ def _variable_set(name: str, value: str | None) -> Iterator[None]:
             os.environ.pop(name, None)
         else:
             os.environ[name] = before
-
-
-def speaking(chosen: str | None) -> AbstractContextManager[None]:
-    """Let texts be in a language, in child processes too; None means the environment's."""
-    return _variable_set(VARIABLE, chosen)
 
 
 def language() -> str:
@@ -339,18 +334,13 @@ COLOR_VARIABLE = "TIPCHAIN_COLOR"
 """``always`` or ``never``: the value of ``--color``, for this process and its children."""
 
 
-def coloring(when: str) -> AbstractContextManager[None]:
-    """Color text ``always``, ``never`` or, as the environment says, ``auto``; child processes too."""
-    return _variable_set(COLOR_VARIABLE, None if when == "auto" else when)
-
-
 def paint(text: str, number: str, color: bool) -> str:
     """Return a text in the color that ANSI gives a number."""
     return f"\x1b[{number}m{text}\x1b[0m" if color else text
 
 
 def use_color(stream: TextIO) -> bool:
-    """Return whether ``stream`` is colored: as `coloring` says, else terminals without NO_COLOR."""
+    """Return whether ``stream`` is colored: as `COLOR_VARIABLE` says, else terminals without NO_COLOR."""
     chosen = os.environ.get(COLOR_VARIABLE)
     if chosen in ("always", "never"):
         return chosen == "always"

@@ -84,13 +84,13 @@ def start_process(work: Callable[..., object], *args: object, log: Path) -> Base
 
     release_memory(WORTH)  # what is free here would be copied, page by page, once it is written to
     context = multiprocessing.get_context("spawn") if has_threads() else multiprocessing.get_context("fork")
-    process: BaseProcess = context.Process(target=_work_apart, args=(os.getpid(), log, work, args))
+    process: BaseProcess = context.Process(target=_work_apart, args=(log, work, args))
     process.start()
     return process
 
 
-def _work_apart(parent: int, log: Path, work: Callable[..., object], args: Sequence[object]) -> None:
-    end_with_parent(parent)
+def _work_apart(log: Path, work: Callable[..., object], args: Sequence[object]) -> None:
+    end_with_parent()
     with log.open("a", buffering=1) as file:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
@@ -153,25 +153,6 @@ def keep_memory() -> Iterator[None]:
         library.mallopt(MMAP_MAX, USUAL_MAPS)
         library.mallopt(TRIM_THRESHOLD, 2 * LARGEST_MMAP)
         library.malloc_trim(0)
-
-
-@contextmanager
-def lasting_memory() -> Iterator[None]:
-    """Map lasting large blocks by themselves where `MALLOC_MMAP_MAX_` is 0.
-
-    They go back to the system in the end. Among blocks that come and go they would leave holes too small by some bytes for the
-    next ones, which frameworks align.
-    """
-    library = _glibc() if os.environ.get("MALLOC_MMAP_MAX_") == "0" else None
-    if library is None:
-        yield
-        return
-    library.mallopt(MMAP_THRESHOLD, 2**21)  # a large page, as most processors have it
-    library.mallopt(MMAP_MAX, USUAL_MAPS)
-    try:
-        yield
-    finally:
-        library.mallopt(MMAP_MAX, 0)
 
 
 def paddle_kernels() -> dict[str, str]:
@@ -261,34 +242,19 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 THREAD_VARIABLES = (*THREADS, "CUDA_VISIBLE_DEVICES")
 
 
-def end_with_parent(parent: int | None = None) -> None:
+def end_with_parent() -> None:
     """Have the kernel kill this process when its parent ends, however that ends.
-
-    Args:
-        parent: the parent's process id where it is known, for the case that it has already ended.
 
     Source: https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html
     """
     import ctypes
 
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if parent is not None and os.getppid() != parent:
-        raise SystemExit("the process that started this one has ended")
 
 
 def signal_name(number: int) -> str:
     """Return the name of a signal."""
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-
-
-def signal_within(code: int | None) -> int:
-    """Return the signal that ended a launcher's process, 0 for none.
-
-    Python gives a child that a signal ended the status ``-signal``; who exits with that, as ``paddle.distributed.launch``
-    does, ends with 256 less the signal. Only signals that crashes send count: 255 is what ``exit(-1)`` comes to.
-    """
-    crashes = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV)
-    return next((int(one) for one in crashes if code == 256 - one), 0)
 
 
 def leave_group(code: int) -> NoReturn:

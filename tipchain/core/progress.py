@@ -6,6 +6,7 @@ is told only once one like it has come true: what the first half of the pieces f
 
 from __future__ import annotations
 
+import io
 import os
 import statistics
 import sys
@@ -14,14 +15,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from tipchain.core.language import clean, say
 
 if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
     from rich.live import Live
+    from rich.text import Text
 
-REDRAW_S = 0.2
+_Screen = TypeVar("_Screen", bound="Screen")
 LATE = "not compared: out of time"
 
 interrupted = threading.Event()
@@ -91,35 +94,6 @@ class Estimate:
         return None if overdue and overdue >= remaining else remaining
 
 
-class Stages:
-    """The seconds of stages one after another, and when the last one ends.
-
-    Args:
-        stages: their names.
-        usual: seconds that stages took in an earlier run, by name.
-    """
-
-    def __init__(
-        self, stages: Sequence[str], usual: Mapping[str, float], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.took: dict[str, float] = {}
-        self._pending, self._estimate, self._clock = list(stages), Estimate(usual), clock
-        self._since = clock()
-
-    def ended(self, stage: str) -> None:
-        """Take note that a stage has ended."""
-        now = self._clock()
-        self.took[stage], self._since = now - self._since, now
-        self._pending.remove(stage)
-
-    def left(self) -> float | None:
-        """Return the seconds that are left, None where no earlier run had all these stages."""
-        if not self._pending:
-            return None
-        current, *rest = self._pending
-        return self._estimate.left(rest, {current: self._clock() - self._since})
-
-
 # What an alignment of live models says.
 
 
@@ -180,143 +154,113 @@ class Pace:
 
 
 class Screen:
-    """Lines at a terminal's bottom that are redrawn below the printed ones, by rich.
+    """Lines at a terminal's bottom that rich redraws below the printed ones, as a context; elsewhere nothing but these.
 
     Args:
         stream: where to.
-        clock: seconds that only go forward.
+        lines: returns the lines of this moment; asked by a thread, too. They are cut to fit.
     """
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self.stream, self.clock = stream, clock
+    def __init__(self, stream: TextIO, lines: Callable[[], Sequence[str]]) -> None:
+        self.stream, self.lines = stream, lines
         self.live = stream.isatty() and os.environ.get("TERM") != "dumb"
-        self._bottom: Live | None = None
-        self._due = 0.0
+        self.bottom: Live | None = None
 
-    @property
-    def due(self) -> bool:
-        """Whether it is time to redraw."""
-        return self.live and self.clock() >= self._due
+    def __enter__(self: _Screen) -> _Screen:  # noqa: PYI019  (Self came with Python 3.11)
+        if self.live:
+            from rich.console import Console
+            from rich.live import Live
+
+            console = Console(file=self.stream, force_terminal=True, color_system="standard", no_color=False)
+            self.bottom = Live(
+                self,
+                console=console,
+                refresh_per_second=5,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            with suppress(OSError, ValueError):  # the terminal is gone: the work goes on
+                self.bottom.start(refresh=True)
+                console.show_cursor()  # a process that is killed could not show it again
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bottom is not None:
+            from rich.console import Group
+
+            with suppress(OSError, ValueError):
+                self.bottom.update(Group())
+                self.bottom.stop()
+            self.bottom = None
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Take the lines away while something else is printed."""
+        self.__exit__()
+        yield
+        self.__enter__()
 
     def print(self, line: str) -> None:
         """Write a line above the lines at the bottom, which stay."""
-        if self._bottom is None:
+        if self.bottom is None:
             self.stream.write(f"{line}\n")
             self.stream.flush()
         else:
             from rich.text import Text
 
-            self._bottom.console.print(Text.from_ansi(line), soft_wrap=True)
+            self.bottom.console.print(Text.from_ansi(line), soft_wrap=True)
 
-    def draw(self, lines: Sequence[str]) -> None:
-        """Show lines at the bottom in place of the last ones, cut to fit; none takes them away."""
-        if not self.live or not (lines or self._bottom):
-            return
-        from rich.console import Console, Group
-        from rich.live import Live
+    def __rich_console__(self, console: Console, _: ConsoleOptions) -> Iterator[Text]:
         from rich.text import Text
 
-        self._due = self.clock() + REDRAW_S
-        if self._bottom is None:
-            console = Console(file=self.stream, force_terminal=True, color_system="standard", no_color=False)
-            self._bottom = Live(
-                console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
-            )
-            self._bottom.start()
-            console.show_cursor()  # a process that is killed could not show it again
-        room = max(self._bottom.console.height - 2, 1)
+        lines, room = [*self.lines()], max(console.height - 2, 1)
         if len(lines) > room:
-            lines = [*lines[: room - 1], say(f"... and {len(lines) - room + 1} more")]
-        shown = (Text(line, no_wrap=True, overflow="ellipsis") for line in lines)
-        self._bottom.update(Group(*shown), refresh=True)
-        if not lines:
-            self._bottom.stop()
-            self._bottom = None
+            lines[room - 1 :] = [say(f"... and {len(lines) - room + 1} more")]
+        for line in lines:
+            yield Text(line, no_wrap=True, overflow="ellipsis")
 
 
-class Progress:
+class Progress(Screen):
     """One line with stage, count and time left; off a terminal, a line a stage.
-
-    On a terminal a thread redraws it, so that the time goes on whatever the process does. As a context it takes its
-    line away in the end.
 
     Args:
         stream: where to; standard error if None.
         quiet: say nothing at all.
     """
 
-    def __init__(
-        self, stream: TextIO | None = None, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.screen = Screen(stream or sys.stderr, clock)
-        self.quiet, self.clock = quiet, clock
+    def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
+        super().__init__(io.StringIO() if quiet else stream or sys.stderr, self._lines)
         self.left: Callable[[], float | None] = lambda: None
         """A function that tells the seconds left of the whole."""
-        self._begin = clock()
+        self._begin = time.monotonic()
         self._stage, self._doing = "", ""
         self._said: set[str] = set()
         self._until: float | None = None
-        self._lock = threading.RLock()
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def __enter__(self) -> Progress:  # noqa: PYI034  (Self came with Python 3.11)
-        if self.screen.live and not self.quiet:
-            self._thread = threading.Thread(target=self._redraw, daemon=True, name="progress")
-            self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        if self._thread is not None:
-            self._thread.join()
-        with self._lock:
-            self._stage = ""
-            self._draw()
 
     def stage(self, name: str, number: int = 0, of: int = 0) -> None:
         """Say that a stage begins: the ``number``-th of so many."""
         text = f"[{number}/{of}] {name}" if of else name
-        with self._lock:
-            if text == self._stage:
-                return
-            self._stage, self._doing, self._until = text, "", None
-            if self.quiet:
-                return
-            if self.screen.live:
-                self._draw()
-            elif not (of and text in self._said):  # of two sides the slower one may come to it later
-                self._said.add(text)
-                with suppress(OSError, ValueError):
-                    self.screen.print(say(text))
+        if text == self._stage:
+            return
+        self._stage, self._doing, self._until = text, "", None
+        if not self.live and not (of and text in self._said):  # of two sides the slower one may come to it later
+            self._said.add(text)
+            with suppress(OSError, ValueError):
+                self.print(say(text))
 
     def say(self, doing: str, left_s: float | None = None) -> None:
         """Say a stage's current work, on a terminal only, and the time left."""
-        with self._lock:
-            self._doing = doing
-            self._until = None if left_s is None else self.clock() + left_s
+        self._doing = doing
+        self._until = None if left_s is None else time.monotonic() + left_s
 
-    @contextmanager
-    def hidden(self) -> Iterator[None]:
-        """Take the line away while something else is printed."""
-        with self._lock:
-            self._draw(nothing=True)
-            yield
-
-    def _redraw(self) -> None:
-        while not self._over.wait(REDRAW_S):
-            with self._lock:
-                self._draw()
-
-    def _draw(self, *, nothing: bool = False) -> None:
-        lines = []
-        if self._stage and not nothing:
-            text = f"{self._stage}: {self._doing}" if self._doing else self._stage
-            left = self.left() if self._until is None else self._until - self.clock()
-            text = say(f"{text}, about {elapsed(left)} left" if left is not None and left >= 1 else text)
-            lines.append(clean(f"{elapsed(self.clock() - self._begin):>5}  {text}"))
-        with suppress(OSError, ValueError):  # the terminal is gone: the work goes on
-            self.screen.draw(lines)
+    def _lines(self) -> Sequence[str]:
+        if not self._stage:
+            return ()
+        text = f"{self._stage}: {self._doing}" if self._doing else self._stage
+        left = self.left() if self._until is None else self._until - time.monotonic()
+        text = say(f"{text}, about {elapsed(left)} left" if left is not None and left >= 1 else text)
+        return (clean(f"{elapsed(time.monotonic() - self._begin):>5}  {text}"),)
 
 
 def with_output(head: str, line: str) -> str:

@@ -7,11 +7,11 @@ import reprlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import yaml
 
-from tipchain.errors import CaseError, InputError, closest, did_you_mean, first_line
+from tipchain.errors import InputError, closest, did_you_mean, first_line
 
 if TYPE_CHECKING:
     from tipchain.core.json_text import Json
@@ -50,69 +50,41 @@ class _Loader(_Safe):  # type: ignore[misc]
         return constructed
 
 
-_Loader.yaml_implicit_resolvers = {
-    key: [(tag, pattern) for tag, pattern in pairs if tag != "tag:yaml.org,2002:float"]
-    for key, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
-    re.compile(
-        r"""^(?:[-+]?(?:[0-9][0-9_]*)\.[0-9_]*(?:[eE][-+]?[0-9]+)?
-        |[-+]?(?:[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)
-        |\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?
-        |[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$""",
-        re.VERBOSE,
-    ),
+    re.compile(r"[-+]?(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)[eE][-+]?\d+$"),
     list("-+0123456789."),
 )
 
 Path_ = tuple[str, ...]
 
 
-class LinedYaml(NamedTuple):
-    """A YAML document and the 1-based line of each key, by path."""
-
-    file: Path
-    data: Mapping[str, Json]
-    lines: Mapping[Path_, int]
-    error: type[InputError] = CaseError
-
-    def line(self, path: Path_) -> int | None:
-        """Return the line of ``path``, or of its nearest parent that has one."""
-        while path:
-            if path in self.lines:
-                return self.lines[path]
-            path = path[:-1]
-        return None
-
-
-def load_yaml(path: Path, error: type[InputError] = CaseError, what: str = "a case") -> LinedYaml:
-    """Return the mapping that ``path`` holds.
+def load_yaml(path: Path, what: str = "a case") -> Reader:
+    """Return a reader of the mapping that ``path`` holds.
 
     Args:
         path: the file.
-        error: what to raise for a bad file, and what `Reader` raises.
         what: what the file should be, for messages.
 
     Raises:
-        InputError: of the given kind: the file cannot be read, is no YAML, holds a key twice, or is not a mapping.
+        InputError: the file cannot be read, is no YAML, holds a key twice, or is not a mapping.
     """
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
         text = content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as problem:
-        raise error("cannot be read", file=path, found=problem, expected="a YAML file") from problem
+        raise InputError("cannot be read", file=path, found=problem, expected="a YAML file") from problem
     if len(content) > MAX_BYTES:
-        raise error("is too large", file=path, found=f"more than {MAX_BYTES:,} bytes", expected=f"{what}, as YAML")
+        raise InputError("is too large", file=path, found=f"more than {MAX_BYTES:,} bytes", expected=f"{what}, as YAML")
     try:
-        _check_extent(text, path, error)
+        _check_extent(text, path)
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
             lines: dict[Path_, int] = {}
             if node is not None:
-                _collect(node, (), lines, path, error)
+                _collect(node, (), lines, path)
             data = None if node is None else loader.construct_document(node)
         finally:
             loader.dispose()
@@ -122,24 +94,24 @@ def load_yaml(path: Path, error: type[InputError] = CaseError, what: str = "a ca
         if isinstance(problem, yaml.reader.ReaderError):
             line = text.count("\n", 0, problem.position) + 1
         reason = getattr(problem, "problem", None) or first_line(problem)
-        raise error("is not YAML", file=path, line=line, found=reason) from problem
+        raise InputError("is not YAML", file=path, line=line, found=reason) from problem
     if not isinstance(data, dict):
-        raise error(
+        raise InputError(
             f"is not {what}",
             file=path,
             found="nothing" if data is None else type(data).__name__,
             expected="a mapping of keys",
         )
-    return LinedYaml(path, data, lines, error)
+    return Reader(path, data, lines)
 
 
-def _too_much(depth: int, error: type[InputError], file: Path, line: int) -> InputError:
+def _too_much(depth: int, file: Path, line: int) -> InputError:
     if depth > MAX_DEPTH:
-        return error("is nested too deeply", file=file, line=line, expected=f"at most {MAX_DEPTH} levels")
-    return error("is too large", file=file, line=line, expected=f"at most {MAX_NODES:,} keys and values")
+        return InputError("is nested too deeply", file=file, line=line, expected=f"at most {MAX_DEPTH} levels")
+    return InputError("is too large", file=file, line=line, expected=f"at most {MAX_NODES:,} keys and values")
 
 
-def _check_extent(text: str, file: Path, error: type[InputError]) -> None:
+def _check_extent(text: str, file: Path) -> None:
     # libyaml's composer calls itself for each bracket, and ends the process where there are 100,000.
     loader, depth, count = _Safe(text), 0, 0
     try:
@@ -148,30 +120,27 @@ def _check_extent(text: str, file: Path, error: type[InputError]) -> None:
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             count += isinstance(event, yaml.NodeEvent)
             if depth > MAX_DEPTH or count > MAX_NODES:
-                raise _too_much(depth, error, file, event.start_mark.line + 1)
+                raise _too_much(depth, file, event.start_mark.line + 1)
     finally:
         loader.dispose()
 
 
-def _collect(node: yaml.Node, path: Path_, lines: dict[Path_, int], file: Path, error: type[InputError]) -> None:
+def _collect(node: yaml.Node, path: Path_, lines: dict[Path_, int], file: Path) -> None:
     line = node.start_mark.line + 1
     if len(path) > MAX_DEPTH or len(lines) > MAX_NODES:  # an alias may stand inside its own anchor
-        raise _too_much(len(path), error, file, line)
+        raise _too_much(len(path), file, line)
+    parts: list[tuple[str, yaml.Node, yaml.Node]] = []
     if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            here = (*path, str(key.value))
-            line = key.start_mark.line + 1
-            if here in lines:
-                raise error(
-                    "stands twice", file=file, line=line, key=".".join(here), found=f"first on line {lines[here]}"
-                )
-            lines[here] = line
-            _collect(value, here, lines, file, error)
+        parts = [(str(key.value), key, value) for key, value in node.value]
     elif isinstance(node, yaml.SequenceNode):
-        for number, value in enumerate(node.value):
-            here = (*path, str(number))
-            lines[here] = value.start_mark.line + 1
-            _collect(value, here, lines, file, error)
+        parts = [(str(number), value, value) for number, value in enumerate(node.value)]
+    for name, place, value in parts:
+        here, line = (*path, name), place.start_mark.line + 1
+        if here in lines:
+            found = f"first on line {lines[here]}"
+            raise InputError("stands twice", file=file, line=line, key=".".join(here), found=found)
+        lines[here] = line
+        _collect(value, here, lines, file)
 
 
 _CHOICES = (Literal, Union, UnionType)
@@ -202,21 +171,29 @@ def expected_of(kind: Json) -> str:
 
 
 class Reader:
-    """Checked access to one mapping of the document; remembers which keys were asked for."""
+    """Checked access to one mapping of a YAML file; knows each key's 1-based line, and remembers which were asked for."""
 
-    def __init__(self, document: LinedYaml, path: Path_ = (), data: Mapping[str, object] | None = None) -> None:
-        self.document, self.path = document, path
-        self.data = {str(key): value for key, value in (document.data if data is None else data).items()}
-        self.asked: list[str] = []
+    def __init__(self, file: Path, raw: Mapping[Json, Json], lines: Mapping[Path_, int], path: Path_ = ()) -> None:
+        self.file, self.raw, self.lines, self.path = file, raw, lines, path
+        self.data = {str(key): value for key, value in raw.items()}
+        self.asked: dict[str, None] = {}
+
+    def at(self, path: Path_, raw: Mapping[Json, Json], lines: Mapping[Path_, int] | None = None) -> Reader:
+        """Return a reader of a mapping that stands at a path of the file."""
+        return Reader(self.file, raw, self.lines if lines is None else lines, path)
+
+    def line(self, *below: str) -> int | None:
+        """Return the line of a path below this mapping, or of its nearest parent that has one."""
+        path = (*self.path, *below)
+        return next((self.lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self.lines), None)
 
     def error(self, key: str | Path_ | None, message: str, **facts: Json) -> InputError:
         """Return an error that names file, line and key; ``facts`` are the further fields of an `InputError`."""
-        path = (*self.path, *((key,) if isinstance(key, str) else key or ()))
+        below = (key,) if isinstance(key, str) else key or ()
         if facts.get("hint") is None and isinstance(key, str) and key not in self.data:
             meant = closest(key, tuple(one for one in self.data if one not in self.asked))
-            facts["hint"] = None if meant is None else f"line {self.document.line((*self.path, meant))} has {meant!r}"
-        line = self.document.line(path)
-        return self.document.error(message, file=self.document.file, line=line, key=".".join(path), **facts)
+            facts["hint"] = None if meant is None else f"line {self.line(meant)} has {meant!r}"
+        return InputError(message, file=self.file, line=self.line(*below), key=".".join((*self.path, *below)), **facts)
 
     def unknown(
         self, key: str | Path_, known: Collection[str], message: str = "is not known", found: object = None
@@ -234,7 +211,7 @@ class Reader:
             expected: the type in words; those of `expected_of` if empty.
             default: what an absent key and an empty one stand for.
         """
-        self.asked.append(key)
+        self.asked[key] = None
         origin: Json = get_origin(kind)
         value: Json = self.data.get(key)
         kinds = get_args(kind) if origin in _CHOICES else (kind,)
@@ -269,25 +246,22 @@ class Reader:
     def mapping(self, key: str, expected: str = "", *, optional: bool = False) -> Reader:
         """Return a reader of the mapping ``key``; a missing optional one is empty."""
         mapping = self.read(key, dict, expected, default={} if optional else ...)
-        return Reader(self.document, (*self.path, key), mapping)
+        return self.at((*self.path, key), mapping)
 
     def entries(self, key: str, expected: str, *, wrong: str) -> Iterator[Reader]:
         """Yield a reader of each mapping in the optional list ``key``; others are ``wrong``."""
         for number, found in enumerate(self.read(key, list, default=())):
             if not isinstance(found, dict):
                 raise self.error((key, str(number)), wrong, found=repr(found), expected=expected)
-            yield Reader(self.document, (*self.path, key, str(number)), found)
+            yield self.at((*self.path, key, str(number)), found)
 
     def args(self, key: str) -> Options:
         """Return a mapping of arguments, unchecked."""
         return MappingProxyType(self.mapping(key, "a mapping of arguments", optional=True).data)
 
-    def done(self) -> None:
-        """Refuse keys that nothing asked for."""
-        self.refuse_others(list(dict.fromkeys(self.asked)), "is not a known key")
-
-    def refuse_others(self, known: Collection[str], message: str) -> None:
-        """Refuse keys that are none of ``known``."""
+    def done(self, known: Collection[str] = (), message: str = "is not a known key") -> None:
+        """Refuse keys that are none of ``known``, else those that nothing asked for."""
+        known = known or self.asked
         for key in self.data:
             if key not in known:
                 raise self.unknown(key, known, message)

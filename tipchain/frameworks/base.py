@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tipchain.core.blame import UsersError, blame, claim, is_users, place_of, placed, serving
-from tipchain.errors import CaseError, TipchainError, UsageError
+from tipchain.errors import InputError, TipchainError, UsageError
 from tipchain.facts.layers import kind_of
 from tipchain.framework_types import Array, Model, Optimizer, Schedule
 
@@ -216,7 +216,7 @@ def resolve(spec: str, root: Path, side: str = "", *, compat: bool = False) -> C
 
     Raises:
         UsageError: ``compat`` with a Paddle that cannot do that.
-        CaseError: the module cannot be found, has no such name, or the name is not callable.
+        InputError: the module cannot be found, has no such name, or the name is not callable.
         UsersError: it raised while it was imported.
     """
     module_name, _, name = spec.partition(":")
@@ -232,12 +232,12 @@ def resolve(spec: str, root: Path, side: str = "", *, compat: bool = False) -> C
         near = candidates(module, name)
         own = [known for known, value in vars(module).items() if known[:1] != "_" and callable(value)]
         hint = f"it has {', '.join(own[:SHOWN])}{', …' if len(own) > SHOWN else ''}" if own else None
-        raise CaseError(
+        raise InputError(
             f"{module_name} has no {name!r}", key=spec, hint=f"did you mean {' or '.join(near)}?" if near else hint
         )
     builder = getattr(module, name)
     if not callable(builder):
-        raise CaseError("is not callable", key=spec, found=type(builder).__name__)
+        raise InputError("is not callable", key=spec, found=type(builder).__name__)
 
     @wraps(builder)
     def build(*args: object, **settings: object) -> object:
@@ -276,7 +276,7 @@ def _import(name: str, spec: str, root: Path) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and f"{name}.".startswith(f"{error.name}."):
-            raise CaseError(f"{error.name} does not exist", key=spec, hint=imports_start(root)) from error
+            raise InputError(f"{error.name} does not exist", key=spec, hint=imports_start(root)) from error
         raise UsersError(blame(error)) from error
     except (Exception, SystemExit) as error:  # the user's own module may raise anything
         raise UsersError(blame(error)) from error

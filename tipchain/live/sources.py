@@ -12,7 +12,7 @@ from types import MappingProxyType
 from tipchain.core.blame import serving
 from tipchain.core.files import root_of_callables
 from tipchain.core.json_text import JsonObject
-from tipchain.errors import CaseError, UsageError, WeightsError
+from tipchain.errors import InputError, UsageError, WeightsError
 from tipchain.explain.causes.metrics import OfTensors
 from tipchain.explain.findings import PIECES
 from tipchain.explain.locate.matching import pair_layers
@@ -247,7 +247,7 @@ def builders_of(path: Path) -> dict[str, tuple[Function, Function]]:
         name = "dataset" if piece in DATA_STAGES else piece
         specs = {side: getattr(case.sides[side], name, "") for side in SIDES}
         if all(specs.values()):
-            with suppress(CaseError):
+            with suppress(InputError):
                 reference, port = (
                     resolve(spec, case.root, side, compat=case.sides[side].compat) for side, spec in specs.items()
                 )
@@ -303,7 +303,7 @@ def open_callables(
     Raises:
         UsageError: a file cannot be read, or holds no arrays.
         UsersError: a callable raised, or returned no model.
-        CaseError: a callable cannot be imported; of those in `STAGE_OF` ``"lacking"`` says so by their stages.
+        InputError: a callable cannot be imported; of those in `STAGE_OF` ``"lacking"`` says so by their stages.
         InputError: ``names`` has what the models lack.
     """
     root = root_of_callables()
@@ -326,7 +326,7 @@ def open_callables(
             given = tuple(
                 None if spec == NONE else resolve(spec, root, side) for side, spec in zip(SIDES, specs, strict=True)
             )
-        except CaseError as error:  # the layers are compared all the same
+        except InputError as error:  # the layers are compared all the same
             lacking[stage] = "; ".join(line.strip() for line in str(error).splitlines())
             continue
         found[name] = tuple(one() if isinstance(one, type) else one for one in given) if name == "loss" else given
@@ -354,7 +354,7 @@ def read_outputs(words: Sequence[str]) -> tuple[object, object]:
     """Return ``outputs`` of `tipchain.align` for one or two words: names, indices or ``module:callable``, with commas.
 
     Raises:
-        CaseError: a callable cannot be imported.
+        InputError: a callable cannot be imported.
     """
 
     def read(word: str) -> object:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tipchain.chain.kinds import tell_kind
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE
 from tipchain.core.json_text import taken
-from tipchain.errors import InputError, ManifestError, Outcome, TipchainError
+from tipchain.errors import InputError, Outcome, TipchainError
 from tipchain.modes import Mode
 from tipchain.nightly.items import FOLDER, PYTHON, REPORT, Item, Needs, NightPlan, filled
 from tipchain.nightly.manifest import EVERY_MODE, DataFolder, Device, ManifestEntry, NightManifest, missing_data
@@ -34,7 +34,7 @@ def expand(manifest: NightManifest, *, require_data: bool = False) -> NightPlan:
         require_data: whether missing data are an ERROR; a SKIP otherwise.
 
     Raises:
-        ManifestError: a glob names no file, or two entries come to items of one name.
+        InputError: a glob names no file, or two entries come to items of one name.
     """
     project = _Project(manifest, require_data=require_data)
     files = {entry.place: project.files(entry) for entry in manifest.entries if entry.files}
@@ -55,7 +55,7 @@ def expand(manifest: NightManifest, *, require_data: bool = False) -> NightPlan:
             origin = f"{entry.place} (line {entry.line})" + (f", {source}" if source else "")
             for item in project.items(entry, source, subjects.get(source, entry.id)):
                 if item.id in items:
-                    raise ManifestError(
+                    raise InputError(
                         f"two items are called {item.id}",
                         file=manifest.path,
                         line=entry.line,
@@ -83,13 +83,13 @@ class _Project:
         """Return the files that an entry names, below the root, each once.
 
         Raises:
-            ManifestError: a glob is none, leads out of the root, names no file, or one whose name cannot be shown.
+            InputError: a glob is none, leads out of the root, names no file, or one whose name cannot be shown.
         """
         root = self.manifest.root
         expected = f"a glob of files below {root}"
         found: dict[str, None] = {}
         for pattern, line in entry.files:
-            wrong = partial(ManifestError, file=self.manifest.path, line=line)
+            wrong = partial(InputError, file=self.manifest.path, line=line)
             if PurePosixPath(pattern).is_absolute() or ".." in PurePosixPath(pattern).parts:
                 raise wrong("leads out of the root", found=pattern, expected=expected)
             try:

@@ -15,7 +15,7 @@ from tipchain.core.files import project_above, sha256_of
 from tipchain.core.json_text import Json
 from tipchain.core.quantities import MEMORY_EXPECTED, TIME_EXPECTED, parse_mebibytes, parse_seconds
 from tipchain.core.yaml_reader import Reader, load_yaml
-from tipchain.errors import ManifestError, did_you_mean
+from tipchain.errors import did_you_mean
 from tipchain.modes import STAGES, Mode
 from tipchain.nightly.items import CLUSTERS_OWN, Kind
 from tipchain.nightly.nights import NIGHTS
@@ -111,7 +111,7 @@ def resources(one: Reader) -> dict[str, float]:
 
 # A night's manifest: a YAML file that names chains, alignment cases and other commands, and what they need.
 #
-# Every mistake is a `ManifestError` that names file, line, key, what was found and what was expected.
+# Every mistake is a `InputError` that names file, line, key, what was found and what was expected.
 
 Device: TypeAlias = Literal["cpu", "gpu"]
 DEVICES: tuple[Device, ...] = ("cpu", "gpu")
@@ -232,9 +232,9 @@ def load_manifest(path: Path) -> NightManifest:
     """Read and check the manifest in ``path``.
 
     Raises:
-        ManifestError: it cannot be read, or something in it is wrong.
+        InputError: it cannot be read, or something in it is wrong.
     """
-    reader = Reader(load_yaml(path, ManifestError, "a manifest"))
+    reader = load_yaml(path, "a manifest")
     given, root = reader.read("root", str, default=None), project_above(path.resolve().parent)
     if given is not None:
         root = (path.resolve().parent / Path(given).expanduser()).resolve()
@@ -303,7 +303,7 @@ def _needed(one: Reader, modes: Sequence[Mode], data: Mapping[str, DataFolder]) 
 def _entry(one: Reader, kind: Kind, defaults: Common, data: Mapping[str, DataFolder]) -> ManifestEntry:
     known = [mode.value for mode in Mode]
     modes = tuple(map(Mode, choices(one, "modes", known, () if kind == "command" else None)))
-    line = one.document.line(one.path) or 1
+    line = one.line() or 1
     common, needed = _common(one, defaults), _needed(one, modes, data)
     own: dict[str, Any]
     if kind == "command":
@@ -314,7 +314,7 @@ def _entry(one: Reader, kind: Kind, defaults: Common, data: Mapping[str, DataFol
         key, command = ("params", "run") if kind == "chain" else ("case", "align")
         globs = enumerate(texts(one, key, "one or more globs below the root"))
         own = {
-            "files": tuple((glob, one.document.line((*one.path, key, str(at))) or line) for at, glob in globs),
+            "files": tuple((glob, one.line(key, str(at)) or line) for at, glob in globs),
             "exclude": texts(one, "exclude", "globs below the root", ()),
             "options": texts(one, "options", f"words for `tipchain {command}`", ()),
             "prepare": one.read("prepare", bool, default=False),

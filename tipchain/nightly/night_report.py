@@ -82,15 +82,13 @@ class NightView:
     Args:
         stream: where to.
         total: how many items the night has.
-        ended: how many had ended before.
-        clock: seconds that only go forward.
     """
 
-    def __init__(self, stream: TextIO, total: int, ended: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
-        self.screen, self.total, self.number, self.clock = Screen(stream, clock), total, ended, clock
+    def __init__(self, stream: TextIO, total: int) -> None:
+        self.screen, self.total, self.number = Screen(stream, lambda: self._lines), total, 0
         self.color = use_color(stream)
-        self._due = self.clock() + SAY_S
-        self._idle = False
+        self._due = time.monotonic() + SAY_S
+        self._idle, self._lines = False, list[str]()
 
     def started(self, item: Item, attempt: int) -> None:
         """Say that an item runs once more; the first time the line of running items tells."""
@@ -110,25 +108,20 @@ class NightView:
         self.screen.print(say(clean(text)))
 
     def tick(self, state: Callable[[], NightState]) -> None:
-        """Redraw the running items, or say how far the night is, when it is time."""
-        if self.screen.due:
-            now = state()
+        """Take note of the running items, or say how far the night is when it is time."""
+        now = state()
+        if self.screen.live:
             running = (with_output(f"{elapsed(one.seconds):>8}  {clean(one.id)}", one.line) for one in now.running)
-            self.screen.draw([*map(say, now.lines()), *running])
-        elif not self.screen.live:
-            now = state()
+            self._lines = [*map(say, now.lines()), *running]
+        else:
             # A plain line when nothing begins to run, and when it is time.
             idle = bool(now.waiting) and not now.running
-            if (idle and not self._idle) or self.clock() >= self._due:
-                self._due = self.clock() + SAY_S
+            if (idle and not self._idle) or time.monotonic() >= self._due:
+                self._due = time.monotonic() + SAY_S
                 first, *rest = map(say, now.lines())
                 for line in (f"... {first}", *rest):
                     self.screen.print(line)
             self._idle = idle
-
-    def close(self) -> None:
-        """Take the lines of running items away."""
-        self.screen.draw([])
 
 
 # A night as a run's report, of which every item is a command: what is shown in the end, on GitHub, as JUnit XML.

@@ -17,7 +17,7 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
-from tipchain.core.files import atomic_write, is_locked, new_folder, take_lock, writing
+from tipchain.core.files import atomic_write, is_locked, local_time, new_folder, take_lock, writing
 from tipchain.core.json_text import Json, JsonObject, as_json, flat_facts, parse_as, read_json, taken
 from tipchain.core.language import clean
 from tipchain.core.store import digest
@@ -265,14 +265,14 @@ def begin_night(
     """
     shared = {NIGHT_ID: night_id()} if options.get("shard") else {}
     try:
-        folder, now = new_folder(nights)
+        folder = new_folder(nights)
     except OSError as error:
         raise UsageError(f"cannot make a night's folder below {nights}: {error.strerror}") from error
     lock = hold(folder)
     night = Night(
         folder=folder,
         token=secrets.token_hex(8),
-        started=now.isoformat(timespec="milliseconds"),
+        started=local_time("milliseconds"),
         plan=plan,
         options={**shared, **options},
         environment=dict(environment),

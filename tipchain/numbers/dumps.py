@@ -19,7 +19,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 from numpy.lib import format as npy
 
-from tipchain.core.files import atomic_write, replacing
+from tipchain.core.files import atomic_write, replacing_path
 from tipchain.core.json_text import parse_json
 from tipchain.core.machine import collector_resting
 from tipchain.errors import RecordError, UsageError
@@ -350,7 +350,7 @@ def save_record(path: str | PathLike[str], arrays: Mapping[Any, Any], meta: Mapp
     if not file.name.endswith(".npy"):
         file = file.with_name(f"{file.name}.npy")
     try:
-        with replacing(file) as stream:
+        with replacing_path(file) as beside, beside.open("wb") as stream:
             # Arrays are aligned in the file, so that a mapped view of them is as fast as memory.
             header = io.BytesIO()
             npy.write_array_header_1_0(header, {"descr": "|O", "fortran_order": False, "shape": ()})

@@ -17,7 +17,7 @@ import yaml
 from tipchain.commands.options import Parser, add_options
 from tipchain.core.files import writing
 from tipchain.core.language import say
-from tipchain.errors import CaseError, DataError, ExitCode, UsageError
+from tipchain.errors import DataError, ExitCode, InputError, UsageError
 from tipchain.framework_types import Array, Model
 from tipchain.frameworks.paddle_export import PROGRAMS, STEM, Predictor, output_tensors, save_program
 from tipchain.paddle_tools.infer import ModelCard, sample_spec
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     with writing(args.output_dir, ProgramError), _beside(args.output_dir) as folder:
         inputs = [spec for spec in bench.case.inputs.values() if spec.name != "label"]
         if not inputs:
-            raise CaseError("has no model input", file=bench.case.path, key="inputs")
+            raise InputError("has no model input", file=bench.case.path, key="inputs")
         save_program(model, {one.name: (one.shape, one.dtype) for one in inputs}, folder)
         worst, classes = check_export(bench, model, folder)
         card_file = f"{STEM}.yml"

@@ -19,7 +19,7 @@ from tipchain.core.blame import serving
 from tipchain.core.images import find_images, read_image
 from tipchain.core.json_text import JsonObject
 from tipchain.core.yaml_reader import load_yaml
-from tipchain.errors import CaseError, DataError, ExitCode, InputError, UsageError
+from tipchain.errors import DataError, ExitCode, InputError, UsageError
 from tipchain.framework_types import Array, Dataset, Function, Nested
 from tipchain.frameworks.base import resolve
 from tipchain.frameworks.paddle_export import STEM, Predictor
@@ -67,7 +67,7 @@ def read_card(folder: Path) -> ModelCard:
     if not path.is_file():
         raise InputError("no exported model here", file=path, expected="a folder that the export wrote")
     try:
-        return ModelCard(**load_yaml(path, InputError, "the card of an exported model").data)
+        return ModelCard(**load_yaml(path, "the card of an exported model").data)
     except TypeError as error:
         raise InputError("is damaged", file=path, found=error) from error
 
@@ -98,7 +98,7 @@ class FakeSamples:
     def __init__(self, case: Case) -> None:
         self.arrays = [array for name, array in make_inputs(case).items() if name != LABEL]
         if not self.arrays:
-            raise CaseError("has no model input", file=case.path, key="inputs")
+            raise InputError("has no model input", file=case.path, key="inputs")
 
     def __len__(self) -> int:
         return len(self.arrays[0])
@@ -141,7 +141,7 @@ def sample_spec(case: Case) -> str | None:
     """Return ``module:callable`` of the maker of the model's inputs for inference; None where the case has none of its own.
 
     Raises:
-        CaseError: the module of the case's data set cannot be imported.
+        InputError: the module of the case's data set cannot be imported.
     """
     dataset = case.sides["paddle"].dataset
     if dataset is None:

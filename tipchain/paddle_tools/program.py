@@ -80,7 +80,7 @@ def open_case(named: Path | None) -> Case:
 
     Raises:
         UsageError: none was.
-        CaseError: it cannot be used.
+        InputError: it cannot be used.
     """
     if named is None and not DEFAULT_CASE.is_file():
         raise UsageError("no case was named\n  expected: the case's YAML file, which tipchain init writes")
@@ -149,7 +149,7 @@ class PaddleBench:
         """Return the Paddle side's builder called ``name``.
 
         Raises:
-            CaseError: the case has none, or it cannot be imported.
+            InputError: the case has none, or it cannot be imported.
         """
         return open_builder(self.case, "paddle", name)
 

@@ -129,7 +129,7 @@ def build_optimizer(
     ``lr_multipliers`` the attributes that the model's layers declare are replaced; without them they hold.
 
     Raises:
-        CaseError: an argument that cannot be, or a rule that fits no parameter.
+        InputError: an argument that cannot be, or a rule that fits no parameter.
     """
     settings = read_optimizer_settings(name=name, **arguments)
     given = list(parameters)

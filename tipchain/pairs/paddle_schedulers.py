@@ -22,7 +22,7 @@ def build_scheduler(
     """Return the schedule; the arguments are those of ``tipchain.pairs.torch_schedulers.build_scheduler``.
 
     Raises:
-        CaseError: an argument that cannot be.
+        InputError: an argument that cannot be.
     """
     settings = read_scheduler_settings(name=name, **arguments)
     rate, given = float(learning_rate), dict(settings.arguments)

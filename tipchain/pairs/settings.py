@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from tipchain.errors import CaseError, did_you_mean
+from tipchain.errors import InputError, did_you_mean
 from tipchain.facts.optimizers import NAMED
 from tipchain.facts.schedules import REQUIRED, SCHEDULES, TORCH_CLASSES
 from tipchain.framework_types import Options, Tensor
@@ -88,7 +88,7 @@ def read_optimizer_settings(
             centered · epsilon, initial_accumulator_value. Defaults are torch's.
 
     Raises:
-        CaseError: an unknown name or option, a value that cannot be, or what one of the frameworks cannot do.
+        InputError: an unknown name or option, a value that cannot be, or what one of the frameworks cannot do.
     """
     known = _known_options("optimizer", NAMED, name, options)
     for key, value in options.items():
@@ -152,7 +152,7 @@ def treatments_of(
         layers: each layer of the model with its path, and its own parameters with torch's names in it; None: no model.
 
     Raises:
-        CaseError: rules without a model, or a rule that fits no parameter.
+        InputError: rules without a model, or a rule that fits no parameter.
     """
     if not settings.has_rules:
         return []
@@ -195,8 +195,8 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _error(key: str, message: str, found: object = None, expected: object = None, hint: str | None = None) -> CaseError:
-    return CaseError(message, key=key, found=found, expected=expected, hint=hint)
+def _error(key: str, fact: str, found: object = None, expected: object = None, hint: str | None = None) -> InputError:
+    return InputError(fact, key=key, found=found, expected=expected, hint=hint)
 
 
 # Schedules.
@@ -244,7 +244,7 @@ def read_scheduler_settings(
         **options: the schedule's own arguments, as named above.
 
     Raises:
-        CaseError: an unknown name or option, a missing one, or a value that cannot be.
+        InputError: an unknown name or option, a missing one, or a value that cannot be.
     """
     merged = _known_options(
         "scheduler", {known: SCHEDULES[kind].options for known, kind in TORCH_CLASSES.items()}, name, options

@@ -28,7 +28,7 @@ def build_optimizer(
         **arguments: those of `tipchain.pairs.settings.read_optimizer_settings`.
 
     Raises:
-        CaseError: an argument that cannot be, or a rule that fits no parameter.
+        InputError: an argument that cannot be, or a rule that fits no parameter.
     """
     settings = read_optimizer_settings(name=name, **arguments)
     (kind, options), _ = spelled(settings.name, settings.options)

@@ -9,7 +9,7 @@ import math
 
 from torch.optim import Optimizer, lr_scheduler
 
-from tipchain.errors import CaseError
+from tipchain.errors import InputError
 from tipchain.framework_types import Setting
 from tipchain.pairs.settings import read_scheduler_settings
 
@@ -23,13 +23,13 @@ def build_scheduler(optimizer: Optimizer, *, name: str, **arguments: Setting) ->
         **arguments: those of `tipchain.pairs.settings.read_scheduler_settings`.
 
     Raises:
-        CaseError: an argument that cannot be; or an ``end_rate`` with several rates by group, which torch ends at one
+        InputError: an argument that cannot be; or an ``end_rate`` with several rates by group, which torch ends at one
             rate and Paddle at multiples of it.
     """
     settings = read_scheduler_settings(name=name, **arguments)
     rates = {group["lr"] for group in optimizer.param_groups}
     if settings.options.get("end_rate") and len(rates) > 1:
-        raise CaseError(
+        raise InputError(
             "cannot stand beside learning-rate multipliers: torch ends all groups at it, Paddle at its multiples",
             key="scheduler.end_rate",
             found=settings.options["end_rate"],

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO
 
 import numpy as np
 from filelock import FileLock
@@ -25,7 +25,7 @@ import tipchain
 from tipchain.core.files import RUN_VARIABLE, append, atomic_write, commit, made_in, replacing_path, run_header
 from tipchain.core.json_text import JsonObject
 from tipchain.core.machine import CPUINFO, core_count, installed_versions
-from tipchain.core.progress import Progress, Stages
+from tipchain.core.progress import Estimate, Progress
 from tipchain.core.store import StoreEntry, digest, find_entry, listing, mark
 from tipchain.errors import MissingFrameworkError, Outcome, UsageError, worst
 from tipchain.modes import INFO, LATEST, NONE, SOLO, STAGES, Mode, dump_name, log_name, tensors_name
@@ -272,12 +272,18 @@ def run_case(
     # An old "passed" must not outlive the start of a run.
     for stage in request.stages:
         (out / LATEST / log_name(stage)).unlink(missing_ok=True)
-    stages = Stages(request.stages, _by_stage(out / STAGE_SECONDS, float))
+    usual, took, begin = _by_stage(out / STAGE_SECONDS, float), dict[str, float](), time.monotonic()
+
+    def left() -> float | None:
+        pending = [stage for stage in request.stages if stage not in took]
+        ran = time.monotonic() - begin - sum(took.values())
+        return Estimate(usual).left(pending[1:], dict.fromkeys(pending[:1], ran))
+
     with Progress(quiet=quiet) as progress:
-        progress.left = stages.left
+        progress.left = left
 
         def listen(judgement: Judged) -> None:
-            stages.ended(judgement.stage)
+            took[judgement.stage] = time.monotonic() - begin - sum(took.values())
             with progress.hidden():
                 scribe.stage(judgement)
 
@@ -288,14 +294,11 @@ def run_case(
             raise
         except KeyboardInterrupt:
             return scribe.report(interrupted=True)
-    atomic_write(out / STAGE_SECONDS, json.dumps(_by_stage(out / STAGE_SECONDS, float) | stages.took))
+    atomic_write(out / STAGE_SECONDS, json.dumps(usual | took))
     return scribe.report()
 
 
-T = TypeVar("T")
-
-
-def _by_stage(path: Path, kind: Callable[[Any], T]) -> dict[str, T]:
+def _by_stage(path: Path, kind: Callable[[Any], Any]) -> dict[str, Any]:
     """Return a file's values by stage; nothing where it is not there, or damaged."""
     try:
         return {str(stage): kind(fact) for stage, fact in json.loads(path.read_text()).items()}
@@ -563,9 +566,8 @@ def _spare(
 
 def default_threads(sides: int) -> int:
     """Return threads for each of ``sides`` recorders that run side by side."""
-    cores = core_count()
     wanted = os.environ.get("OMP_NUM_THREADS", "")
-    return int(wanted) if wanted.isdigit() and int(wanted) > 0 else max(1, cores // max(1, sides))
+    return int(wanted) if wanted.isdigit() and int(wanted) > 0 else max(1, core_count() // max(1, sides))
 
 
 def link(source: Path, target: Path) -> None:
@@ -581,9 +583,8 @@ def stage_files(stage: str, sides: Sequence[str] = SIDES) -> tuple[str, ...]:
     """Return the names of all files that a stage may leave; of one side alone, no diff log is among them."""
     roles = SIDES if stage in SOLO and "paddle" in sides else sides
     dumps = [dump_name(stage, side) for side in roles]
-    tensors = [tensors_name(stage, side) for side in roles] if INFO[stage].tensors else []
     logs = [log_name(stage)] if len(roles) == len(SIDES) else []
-    return (*dumps, *(meta_path(name).name for name in dumps), *tensors, *logs)
+    return (*dumps, *(meta_path(name).name for name in dumps), *(tensors_name(stage, side) for side in roles), *logs)
 
 
 def adopt_dumps(dumps: Mapping[str, Path], stages: Sequence[str], folder: Path) -> None:

@@ -19,7 +19,7 @@ from msgspec import Meta
 from tipchain.core.blame import UsersError, is_users, placed, serving
 from tipchain.core.files import ROOT_VARIABLE, find_root, sha256_of
 from tipchain.core.yaml_reader import Reader, load_yaml
-from tipchain.errors import CaseError, UsageError, did_you_mean
+from tipchain.errors import InputError, UsageError, did_you_mean
 from tipchain.framework_types import Function, Nested
 from tipchain.frameworks.base import checking, described, imports_start, resolve
 from tipchain.modes import CHAIN_MODES, INFO, STAGES, Mode
@@ -299,7 +299,7 @@ def read_inputs(reader: Reader, stages: Sequence[str]) -> Mapping[str, InputSpec
     """Read the mapping ``inputs``, which ``stages`` rest on.
 
     Raises:
-        CaseError: no shape or an impossible one, both ``shape`` and ``shapes``, counts of shapes that do not fit
+        InputError: no shape or an impossible one, both ``shape`` and ``shapes``, counts of shapes that do not fit
             together, or an input that a stage needs and the case does not name.
     """
     inputs = reader.mapping("inputs", optional=True)
@@ -382,25 +382,25 @@ def load_case(path: str | Path, reseed: int = 0) -> Case:
         reseed: what to add to the seeds that it names.
 
     Raises:
-        CaseError: unreadable, not YAML, an unknown or missing key, or a value of the wrong kind; the
+        InputError: unreadable, not YAML, an unknown or missing key, or a value of the wrong kind; the
             message names file, line, key, what was found and what was expected.
     """
     file = Path(path)
     if not file.is_file():
-        raise CaseError(
+        raise InputError(
             "no such case file",
             file=file,
             found="a folder" if file.is_dir() else None,
             expected="a YAML file such as configs/alexnet.yaml",
         )
-    reader = Reader(load_yaml(file))
+    reader = load_yaml(file)
     root = _root(reader, file)
     stages = _stages(reader)
     name: str = reader.read("id", str)
     if not name or name.startswith(".") or any(sign in name for sign in "/\\\0 \n"):
         raise reader.error("id", "cannot be a folder's name", found=repr(name), expected="a name such as alexnet")
     modes = reader.mapping("modes", optional=True)
-    modes.refuse_others([mode.value for mode in CHAIN_MODES], "is not a known mode")
+    modes.done([mode.value for mode in CHAIN_MODES], "is not a known mode")
     case = Case(
         id=name,
         path=file,
@@ -513,7 +513,7 @@ def _overrides(reader: Reader, stages: Sequence[str], root: Path) -> Mapping[str
     by_stage = reader.mapping("overrides", optional=True)
     result = {}
     able = [stage for stage in stages if {"fake", "weights"} & set(INFO[stage].uses)]
-    by_stage.refuse_others(able, "is not a stage of this case with a model")
+    by_stage.done(able, "is not a stage of this case with a model")
     for stage in by_stage.data:
         one = by_stage.mapping(stage)
         result[stage] = Override(
@@ -537,7 +537,7 @@ def _names(reader: Reader, key: str, default: Sequence[str]) -> tuple[str, ...]:
 def _tolerances(reader: Reader) -> Mapping[str, Mapping[str, Tolerance]]:
     stages = reader.mapping("tolerances", optional=True)
     result: dict[str, Mapping[str, Tolerance]] = {}
-    stages.refuse_others(STAGES, "is not a known stage")
+    stages.done(STAGES, "is not a known stage")
     for stage in stages.data:
         keys = stages.mapping(stage)
         result[stage] = {key: _tolerance(keys, stage, key) for key in keys.data}
@@ -592,7 +592,7 @@ def check_builders(case: Case, stages: Collection[str], sides: Collection[str]) 
     """Refuse a case of which a builder cannot be there, before anything is prepared; nothing is imported.
 
     Raises:
-        CaseError: a module of the user's does not exist, or has no such name; one error names them all.
+        InputError: a module of the user's does not exist, or has no such name; one error names them all.
     """
     needed = {key for stage in stages for key in INFO[stage].builders} | set(OPTIONAL)
     wrong: dict[str, tuple[str, str, str | None]] = {}
@@ -605,7 +605,7 @@ def check_builders(case: Case, stages: Collection[str], sides: Collection[str]) 
     if not wrong:
         return
     (first, (side, key, hint)), *others = wrong.items()
-    raise Reader(load_yaml(case.path)).error(
+    raise load_yaml(case.path).error(
         ("sides", side, key),
         first,
         found=getattr(case.sides[side], key),
@@ -671,11 +671,11 @@ def open_builder(case: Case, side: str, name: str, *, plain: bool = False) -> Fu
         plain: the loss is wanted as it was written, since its code is looked at.
 
     Raises:
-        CaseError: the case has none, or it cannot be imported.
+        InputError: the case has none, or it cannot be imported.
     """
     spec = getattr(case.sides[side], name)
     if spec is None:
-        raise CaseError("is missing", file=case.path, key=f"sides.{side}.{name}", expected="'module:callable'")
+        raise InputError("is missing", file=case.path, key=f"sides.{side}.{name}", expected="'module:callable'")
     with serving(side=side):
         found = resolve(spec, case.root, side, compat=case.sides[side].compat)
     bound = partial(found, **case.loss.args) if name == "loss" and case.loss.args else found

@@ -35,7 +35,7 @@ def read_settings(kind: type[T], reader: Reader, key: str) -> T:
     """Read a mapping of a case, each field by its type or as it says itself, then check all of them together by ``check``.
 
     Raises:
-        CaseError: a value that cannot be; the message names file, line and key.
+        InputError: a value that cannot be; the message names file, line and key.
     """
     mapping = reader.mapping(key, optional=True)
     hints = get_type_hints(kind, include_extras=True)

@@ -224,8 +224,8 @@ SCRIPT = "test_tipc/prepare.sh"
 LOGS = "test_tipc/output/prepare"
 NESTED = "TIPCHAIN_PREPARING"
 """Set while a script runs: one that calls ``tipchain prepare`` again would do so for ever."""
-TERMINAL_S, ELSEWHERE_S = 0.2, 30.0
-"""How often a running script is told of, on a terminal and in a log."""
+ELSEWHERE_S = 30.0
+"""How often a running script is told of in a log."""
 CLOCK_S = 2.0
 """So long after its log was last written to a program that is killed may still write to a file."""
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -332,28 +332,25 @@ def _alone(root: Path) -> Iterator[None]:
 
 @contextmanager
 def _told(log: Path) -> Iterator[Callable[[str], None]]:
-    latest, screen = deque([""], maxlen=1), Screen(sys.stderr)
-    began, over = time.monotonic(), threading.Event()
+    latest, began, over = deque([""], maxlen=1), time.monotonic(), threading.Event()
+
+    def lines() -> list[str]:
+        size = log.stat().st_size if log.exists() else 0
+        line = " ".join(clean(latest[0]).split())
+        return [f"  {time.monotonic() - began:.0f} s, log {size / 1024:.0f} kB: {line}"]
 
     def tell() -> None:
-        while not over.wait(TERMINAL_S if screen.live else ELSEWHERE_S):
-            with suppress(OSError):  # the terminal is gone; the script goes on
-                size = log.stat().st_size if log.exists() else 0
-                line = " ".join(clean(latest[0]).split())
-                text = f"  {time.monotonic() - began:.0f} s, log {size / 1024:.0f} kB: {line}"
-                screen.draw([text])
-                if not screen.live:
-                    screen.print(cut(text, terminal_width() - 1))
+        while not over.wait(ELSEWHERE_S):
+            with suppress(OSError):
+                screen.print(cut(lines()[0], terminal_width() - 1))
 
-    thread = threading.Thread(target=tell, daemon=True)
-    thread.start()
-    try:
-        yield latest.append
-    finally:
-        over.set()
-        thread.join()
-        with suppress(OSError):
-            screen.draw([])
+    with Screen(sys.stderr, lines) as screen:
+        if not screen.live:
+            threading.Thread(target=tell, daemon=True).start()
+        try:
+            yield latest.append
+        finally:
+            over.set()
 
 
 def _changed_files(root: Path) -> set[tuple[str, int]]:

@@ -32,7 +32,6 @@ class LiveView:
 
     Args:
         stream: where to.
-        clock: seconds that only go forward.
         plan: the ids of all commands.
         usual: seconds that commands took in the latest run, by id: the basis for the time that is left.
         slots: how many commands run at once.
@@ -42,7 +41,6 @@ class LiveView:
     def __init__(
         self,
         stream: TextIO,
-        clock: Callable[[], float] = time.monotonic,
         *,
         plan: Iterable[str] = (),
         usual: Mapping[str, float] | None = None,
@@ -50,7 +48,7 @@ class LiveView:
         log: Callable[[Result], None] | None = None,
     ) -> None:
         self.log = log
-        self.screen, self.clock = Screen(stream, clock), clock
+        self.screen = Screen(stream, self._lines)
         self.color = use_color(stream)
         self._rows: dict[str, _Row] = {}
         self._pending = set(plan)
@@ -58,20 +56,19 @@ class LiveView:
 
     def started(self, command: Command, number: int, total: int) -> None:
         """Announce a command."""
-        row = self._rows[command.id] = _Row(f"[{number}/{total}]", clean(command.id), self.clock())
+        row = self._rows[command.id] = _Row(f"[{number}/{total}]", clean(command.id), time.monotonic())
         self._pending.discard(command.id)
-        if self.screen.live:
-            self._redraw()
-        else:
+        if not self.screen.live:
             self.screen.print(f"{row.head} {row.name} ...")
 
     def waiting(self, command: Command, number: int, total: int, reason: str) -> None:
         """Say a command's reason to wait, once for each reason."""
-        row = self._rows.setdefault(command.id, _Row(f"[{number}/{total}]", clean(command.id), self.clock()))
+        row = self._rows.setdefault(command.id, _Row(f"[{number}/{total}]", clean(command.id), time.monotonic()))
         text = say(f"waiting for {clean(reason)}")
         if row.line != text:
             row.line = text
-            self._redraw() if self.screen.live else self.screen.print(f"{row.head} {row.name}: {text}")
+            if not self.screen.live:
+                self.screen.print(f"{row.head} {row.name}: {text}")
 
     def output(self, command: Command, line: str) -> None:
         """Keep a running command's last line of output; called by the thread that reads it."""
@@ -87,21 +84,13 @@ class LiveView:
         reason = say(f": {clean(result.reason)}") if result.reason else ""
         reason += say(" (earlier)") if result.reused else ""
         head = f"{mark(result.outcome, self.color)}  {result.seconds:7.1f}  "
-        self._redraw()
         text = f"{clean(result.command.id)}{reason}"
         self.screen.print("\n".join(in_rows(text, terminal_width(), head)) if self.screen.live else f"{head}{text}")
 
-    def tick(self) -> None:
-        """Redraw the lines of running commands when it is time."""
-        if self._rows and self.screen.due:
-            self._redraw()
-
-    def _redraw(self) -> None:
-        now = self.clock()
-        lines = [
-            with_output(f"{row.head} {elapsed(now - row.begin):>5}  {row.name}", row.line)
-            for row in self._rows.values()
-        ]
-        running = {name: now - row.begin for name, row in self._rows.items() if name not in self._pending}
-        left = self._estimate.left(self._pending, running, self._slots) if lines else None
-        self.screen.draw(lines if left is None or left < 1 else [say(f"about {elapsed(left)} left"), *lines])
+    def _lines(self) -> list[str]:
+        now, rows = time.monotonic(), [*self._rows.items()]
+        lines = [with_output(f"{row.head} {elapsed(now - row.begin):>5}  {row.name}", row.line) for _, row in rows]
+        pending = {*self._pending}
+        running = {name: now - row.begin for name, row in rows if name not in pending}
+        left = self._estimate.left(pending, running, self._slots) if lines else None
+        return lines if left is None or left < 1 else [say(f"about {elapsed(left)} left"), *lines]

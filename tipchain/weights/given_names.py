@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tipchain.core.yaml_reader import Reader, load_yaml
+from tipchain.core.yaml_reader import load_yaml
 from tipchain.errors import InputError, UsageError, suggestion
 from tipchain.framework_types import Model
 from tipchain.weights.sides import NOT_IN_PORT, NOT_IN_TORCH, Target, join, paddle_layers, torch_layers
@@ -48,8 +48,8 @@ def read_names(path: Path) -> NameMap:
     Raises:
         InputError: it cannot be read, holds a name twice, or is no mapping of text to text.
     """
-    reader = Reader(load_yaml(path, InputError, "a mapping of names"))
-    names = dict(reader.document.data)
+    reader = load_yaml(path, "a mapping of names")
+    names = dict(reader.raw)
     ignore = names.pop("ignore", [])
     if not isinstance(ignore, list) or not all(isinstance(one, str) for one in ignore):
         expected = "a list of layers or tensors that one model lacks, such as  [pooler, head.aux]"
@@ -62,7 +62,7 @@ def read_names(path: Path) -> NameMap:
     return NameMap(
         file=path,
         names=dict(names),
-        lines={key: line for key in names if (line := reader.document.line((*reader.path, key))) is not None},
+        lines={key: line for key in names if (line := reader.line(key)) is not None},
         ignore=tuple(ignore),
     )
 

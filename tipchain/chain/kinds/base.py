@@ -16,7 +16,7 @@ from tipchain.chain.slots import Slots, distance, legacy_slots, read_slots
 from tipchain.chain.suites import SlotRule
 from tipchain.core.json_text import Json
 from tipchain.core.yaml_reader import load_yaml
-from tipchain.errors import InputError, ParamsError, UsageError
+from tipchain.errors import ParamsError, UsageError
 from tipchain.modes import Mode, parse_device
 
 
@@ -44,7 +44,7 @@ class Layout:
 
 def suite_data(kind: str) -> Mapping[str, Json]:
     """Return the data of each suite's own for a kind's chains, by suite; its ``layout`` is one."""
-    data = load_yaml(SHIPPED / "kinds" / f"{kind}.yaml", InputError, "a kind's data").data
+    data = load_yaml(SHIPPED / "kinds" / f"{kind}.yaml", "a kind's data").data
     for suite, own in data.items():
         if "layout" in own:
             lines = own["layout"]

@@ -9,7 +9,7 @@ from math import isfinite
 
 import numpy as np
 
-from tipchain.core.machine import collect, lasting_memory, release_memory
+from tipchain.core.machine import collect, release_memory
 from tipchain.errors import Outcome, RecordError
 from tipchain.explain.locate.runs import in_double
 from tipchain.framework_types import Array, Loss, Model, Tensor
@@ -30,8 +30,7 @@ def record(bench: Bench) -> Recording:
     """Losses and learning rates over n iterations, first gradients, last parameters and buffers."""
     settings, tensors = bench.case.backward, dict[str, Array]()
     log = BatchLog(kept=settings.iterations)
-    with lasting_memory():
-        model, criterion = _start(bench)
+    model, criterion = _start(bench)
     arrays = _iterate(bench, model, criterion, tensors, log)
     del model, criterion  # before there is another
     if bench.framework.name == "torch" and bench.noise:
@@ -57,8 +56,7 @@ def _iterate(bench: Bench, model: Model, criterion: Loss, tensors: dict[str, Arr
             if number == 0:
                 for name, value in framework.gradients(model, names, shared=True):
                     tensors[f"gradient/{name}"] = as_recorded(value)
-            with nullcontext() if number else lasting_memory():  # the optimizer's
-                trainer.step()
+            trainer.step()
             if number == 0:
                 # The next gradients, aligned, may not fit where the first ones were, and those pages would stay.
                 release_memory(size)

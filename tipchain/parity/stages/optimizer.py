@@ -11,7 +11,7 @@ from itertools import cycle, islice
 
 import numpy as np
 
-from tipchain.errors import CaseError, Outcome
+from tipchain.errors import InputError, Outcome
 from tipchain.framework_types import Array, Options
 from tipchain.frameworks import Updates
 from tipchain.frameworks.base import make_optimizer
@@ -52,7 +52,7 @@ def open_variant(bench: Bench, model: object, prefix: str, args: Mapping[str, ob
     """Build an optimizer over ``model``; the model's state is as it was, the optimizer's is fresh.
 
     Raises:
-        CaseError: the builder refuses its arguments.
+        InputError: the builder refuses its arguments.
     """
     case = bench.case
     if case.updates.parameters == "model":
@@ -61,7 +61,7 @@ def open_variant(bench: Bench, model: object, prefix: str, args: Mapping[str, ob
         return bench.framework.updates(
             model, make_optimizer(bench.builder("optimizer"), model, rate, args), names(bench)
         )
-    except CaseError as error:
+    except InputError as error:
         key = error.key or "optimizer"
         if prefix:
             key = key.replace("optimizer", f"updates.variants.{prefix[:-1]}", 1)
@@ -70,7 +70,7 @@ def open_variant(bench: Bench, model: object, prefix: str, args: Mapping[str, ob
             hints.append("rules for the case's own parameters need `updates: {parameters: model}`")
         own = {name: getattr(error, name) for name in ("line", "found", "expected")}
         hint = "; ".join(hints) or None
-        raise CaseError(error.message, file=error.file or case.path, key=key, hint=hint, **own) from error
+        raise InputError(error.message, file=error.file or case.path, key=key, hint=hint, **own) from error
 
 
 def update(updates: Updates, start: Mapping[str, Array], gradients: Mapping[str, Array]) -> None:
