@@ -225,17 +225,11 @@ class _Scan:
     def run(self, expected: Array, actual: Array) -> None:
         left, right = expected.reshape(-1), actual.reshape(-1)
         with np.errstate(all="ignore"):
-            complex_ = "c" in (left.dtype.kind, right.dtype.kind)
-            if not complex_ and not _is_wide(left.dtype, right.dtype):
+            if "c" not in (left.dtype.kind, right.dtype.kind) and not _is_wide(left.dtype, right.dtype):
                 self._run_floats(left, right)
                 return
             for start in range(0, left.size, PIECE):
-                e, a = left[start : start + PIECE], right[start : start + PIECE]
-                if complex_:
-                    self._careful_piece(e, a, start)
-                else:
-                    gap, size = _gaps(e, a)
-                    self._add(gap, size, start, float(np.add.reduce(gap)))
+                self._careful_piece(left[start : start + PIECE], right[start : start + PIECE], start)
 
     def _run_floats(self, expected: Array, actual: Array) -> None:
         left, right = expected.dtype, actual.dtype
@@ -291,7 +285,7 @@ class _Scan:
         return needed
 
     def _careful_piece(self, e: Array, a: Array, start: int) -> None:
-        """Gather a piece that may hold NaN or Inf, or that is complex."""
+        """Gather a piece that may hold NaN or Inf, complex numbers or wide integers."""
         gap, size = _gaps(e, a)
         nan_e, nan_a = np.isnan(e), np.isnan(a)
         inf_e, inf_a = np.isinf(e) & ~nan_e, np.isinf(a) & ~nan_a

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from reprlib import repr as brief
 from types import MappingProxyType
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
@@ -25,7 +26,6 @@ from tipchain.numbers.pickle_stream import (
     Refused,
     Streamed,
     StreamReader,
-    brief,
     count_of,
     map_file,
 )
