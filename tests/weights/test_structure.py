@@ -1,17 +1,18 @@
 """Tensors are matched by content, names and, last, order of declaration; what these do not settle is told."""
 
+from tipchain.weights.sides import LayerTensors, TensorSlot
 from tipchain.weights.structure import Leaf, match_by_structure
 
 
-def leaf(path, kind="Linear", shape=(4, 4), name="weight", **more):
-    whole = (*path.split("."), name)
-    return Leaf(path=whole, own_path=whole, kind=kind, shape=shape, text=f"{path}.{name} {list(shape)}", **more)
+def leaf(path, kind="Linear", shape=(4, 4), name="weight"):
+    slot = TensorSlot(name=f"{path}.{name}", leaf=name, shape=shape, dtype="float32", kind="parameter")
+    return Leaf(layer=LayerTensors(path=path, torch_path=path, kind=kind, slots=(slot,)), slot=slot)
 
 
 def match(torch, paddle):
     """Return the layers matched, the layers that are in doubt, and what was decided by order."""
     found = match_by_structure(torch, paddle)
-    pairs = {layer(pair.expected.name): layer(pair.actual.name) for pair in found.pairs}
+    pairs = {layer(one.name): layer(other.name) for one, other in found.pairs.items()}
     return pairs, found
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from importlib import import_module
-from operator import attrgetter
 from os import PathLike
 from typing import Literal
 
@@ -29,6 +28,7 @@ from tipchain.weights.sides import (
     Target,
     TensorSlot,
     dtype_name,
+    is_integer,
     join,
     only_in_torch,
     paddle_layers,
@@ -37,7 +37,6 @@ from tipchain.weights.sides import (
 )
 from tipchain.weights.structure import (
     Leaf,
-    LeafPair,
     Structure,
     group_by,
     joins,
@@ -105,24 +104,28 @@ def kind_text(kind: str) -> str:
 
 def _unlike(structure: Structure) -> Structure:
     """Pair unmatched tensors of equal name, kind and shape, where others are at fault."""
-    key = attrgetter("path", "kind", "shape")
-    twins = {key(leaf): leaf for leaf in structure.missing}
-    alike = {leaf: twins[key(leaf)] for leaf in structure.unknown if key(leaf) in twins}
+    twins = {(leaf.path, leaf.layer.kind, leaf.slot.shape): leaf for leaf in structure.missing}
+    keys = {leaf: (leaf.path, leaf.layer.kind, leaf.slot.shape) for leaf in structure.unknown}
+    alike = {leaf: twins[key] for leaf, key in keys.items() if key in twins}
     unknown = [leaf for leaf in structure.unknown if leaf not in alike]
     missing = [leaf for leaf in structure.missing if leaf not in alike.values()]
     if not (unknown or missing or structure.doubts):
         return structure
-    pairs = [LeafPair(expected=leaf, actual=twin) for leaf, twin in alike.items()]
-    return replace(structure, pairs=[*structure.pairs, *pairs], unknown=unknown, missing=missing)
+    return replace(structure, pairs=structure.pairs | alike, unknown=unknown, missing=missing)
+
+
+def _text(leaf: Leaf) -> str:
+    name = " + ".join(part.names[0] for part in leaf.slot.parts) or leaf.slot.name
+    return f"{name} {list(leaf.slot.shape)} {leaf.slot.dtype} ({kind_text(leaf.layer.kind)})"
 
 
 def _problems(found: Structure) -> Iterator[str]:
-    twins = {(leaf.path, leaf.kind): leaf for leaf in found.missing}
-    reshaped = {leaf: twins[key] for leaf in found.unknown if (key := (leaf.path, leaf.kind)) in twins}
+    twins = {(leaf.path, leaf.layer.kind): leaf for leaf in found.missing}
+    reshaped = {leaf: twins[key] for leaf in found.unknown if (key := (leaf.path, leaf.layer.kind)) in twins}
     for leaf, twin in reshaped.items():
-        yield f"shape: {leaf.text} is {list(twin.shape)} in the port, in torch's layout"
-    yield from (f"only in the port: {leaf.text}" for leaf in found.missing if leaf not in reshaped.values())
-    yield from (f"only in torch: {leaf.text}" for leaf in found.unknown if leaf not in reshaped)
+        yield f"shape: {_text(leaf)} is {list(twin.slot.shape)} in the port, in torch's layout"
+    yield from (f"only in the port: {_text(leaf)}" for leaf in found.missing if leaf not in reshaped.values())
+    yield from (f"only in torch: {_text(leaf)}" for leaf in found.unknown if leaf not in reshaped)
     for doubt in found.doubts:
         partners = ", ".join(doubt.actual[:3]) + (", …" if len(doubt.actual) > 3 else "")
         for name in doubt.expected:
@@ -141,7 +144,7 @@ def _skeleton(found: Structure, likely: Mapping[str, tuple[str, ...]], every: It
         for name, port in zip(doubt.expected, doubt.actual, strict=False):
             entries[name] = (port, *(one for one in doubt.actual if one != port))
     opened, port_opened = ({_layer(leaf) for leaf in leaves} for leaves in (found.unknown, found.missing))
-    layers = [(_layer(pair.expected), _layer(pair.actual)) for pair in found.pairs]
+    layers = [(_layer(one), _layer(other)) for one, other in found.pairs.items()]
     alone = {leaf.name for leaf in (*found.unknown, *found.missing)}
     torch_layers = _whole_layers(found.unknown, {one for one, other in layers if other not in port_opened})
     free = _whole_layers(found.missing, {other for one, other in layers if one not in opened})
@@ -196,10 +199,9 @@ def _whole_layers(leaves: Iterable[Leaf], divided: Container[str]) -> dict[str, 
     """Return the layers of some leaves, or single tensors where others of a layer are matched, with their shapes."""
     shapes: dict[str, tuple[tuple[int, ...], ...]] = {}
     for leaf in leaves:
-        layer = _layer(leaf)
-        name = leaf.name if leaf.kind == OWN_KIND or layer in divided else layer or leaf.name
-        flat = squeezed(leaf.shape)
-        shape = tuple(sorted(flat)) if len(flat) == 2 else leaf.shape if leaf.kind in KERNEL_KINDS else flat
+        layer, kind, flat = _layer(leaf), leaf.layer.kind, squeezed(leaf.slot.shape)
+        name = leaf.name if kind == OWN_KIND or layer in divided else layer or leaf.name
+        shape = tuple(sorted(flat)) if len(flat) == 2 else leaf.slot.shape if kind in KERNEL_KINDS else flat
         shapes[name] = (*shapes.get(name, ()), shape)
     return shapes
 
@@ -269,8 +271,6 @@ MATRIX_KINDS = frozenset({"Linear", "Conv", "MultiheadAttention"})
 """Kinds whose matrices are ``[out, in]`` in torch's layout."""
 KERNEL_KINDS = frozenset({"Conv", "ConvTranspose"})
 """Kinds whose tensors have axes of space, in an order that the layer decides: 1x7 is no 7x1."""
-Held = dict[Leaf, tuple[LayerTensors, TensorSlot]]
-"""The leaves of a model, each with its layer and its slot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,7 +334,8 @@ class _Matching:
 
     Attributes:
         names: Paddle's name by torch's, as given, with what is ignored.
-        torch, port: the leaves of both models with their layers and slots.
+        torch, port: the tensors of both models.
+        given: pairs of them that the user names.
         left, kept, assumed: as `Match` has them.
     """
 
@@ -374,15 +375,11 @@ class _Matching:
         self.kept = [name for name in paddle_model.state_dict() if _scope(name, ignored)]
         self.zeros = tuple(slot for layer in paddle for slot in layer.slots if slot.fixed)
         self.assumed: list[str] = []
+        given = {leaf.slot.name: leaf for leaf in self.port if leaf.slot.name in self.names}
+        self.given = {leaf: given[leaf.slot.name] for leaf in self.torch if leaf.slot.name in given}
 
     def match(self) -> Match:
-        given = {slot.name: leaf for leaf, (_, slot) in self.port.items() if slot.name in self.names}
-        settled = [
-            LeafPair(expected=leaf, actual=given[slot.name], given=True)
-            for leaf, (_, slot) in self.torch.items()
-            if slot.name in given
-        ]
-        taken = {leaf for pair in settled for leaf in (pair.expected, pair.actual)}
+        taken = {*self.given, *self.given.values()}
         found = match_by_structure(
             [leaf for leaf in self.torch if leaf not in taken], [leaf for leaf in self.port if leaf not in taken]
         )
@@ -390,38 +387,38 @@ class _Matching:
         constant = [
             leaf
             for leaf in found.missing
-            if (leaf.buffer and leaf.path[-1] not in STATISTICS) or _is_neutral(self.port[leaf][1])
+            if (leaf.slot.kind == "buffer" and leaf.path[-1] not in STATISTICS) or _is_neutral(leaf.slot)
         ]
-        self.kept += [_own_name(*self.port[leaf]) for leaf in constant]
+        self.kept += map(_own_name, constant)
         found.missing = [leaf for leaf in found.missing if leaf not in constant]
-        constant = [leaf for leaf in found.unknown if leaf.kind == OWN_KIND and leaf.buffer and leaf.integer]
-        self.left += [self.torch[leaf][1].name for leaf in constant]
+        buffers = [one for one in found.unknown if one.layer.kind == OWN_KIND and one.slot.kind == "buffer"]
+        constant = [leaf for leaf in buffers if is_integer(leaf.slot)]
+        self.left += [leaf.slot.name for leaf in constant]
         found.unknown = [leaf for leaf in found.unknown if leaf not in constant]
         targets: dict[Leaf, Target] = {}
         problems: list[str] = []
         likely: dict[str, tuple[str, ...]] = {}
-        for pair in (*settled, *found.pairs):
-            layout = self._layout(pair)
+        pairs = self.given | found.pairs
+        for leaf, other in pairs.items():
+            layout = self._layout(leaf, other)
             if not isinstance(layout, str):
-                targets[pair.expected] = layout
-            elif not (pair.expected.again and pair.actual.again):  # of those, the first layers decide
+                targets[leaf] = layout
+            elif not (leaf.again and other.again):  # of those, the first layers decide
                 problems.append(layout)
-                slot = self.torch[pair.expected][1]
-                if len(set(squeezed(slot.shape))) == 1:
-                    plain = Target(names=(_own_name(*self.port[pair.actual]),))
-                    likely[slot.name] = str(plain), str(replace(plain, turned=True))
+                if len(set(squeezed(leaf.slot.shape))) == 1:
+                    plain = Target(names=(_own_name(other),))
+                    likely[leaf.slot.name] = str(plain), str(replace(plain, turned=True))
         if problems or found.doubts or found.unknown or found.missing:
             raise self._refusal(problems, found, taken, likely)
-        pairs = [pair for pair in (*settled, *found.pairs) if pair.expected in targets]
+        pairs = {leaf: other for leaf, other in pairs.items() if leaf in targets}
         names, moved = self._resolve(pairs, targets)
-        partners = {pair.expected: self.port[pair.actual][1] for pair in pairs}
         slots = {
-            slot.name: replace(targets[leaf].apply(partners[leaf]), name=slot.name)
-            for leaf, (_, slot) in self.torch.items()
-            if leaf in partners
+            leaf.slot.name: replace(targets[leaf].apply(pairs[leaf].slot), name=leaf.slot.name)
+            for leaf in self.torch
+            if leaf in pairs
         }
         first = {self.ties.get(name, name): name for name in reversed(slots)}
-        others = [slot.name for _, slot in self.torch.values() if slot.name not in slots]
+        others = [leaf.slot.name for leaf in self.torch if leaf.slot.name not in slots]
         return Match(
             slots=slots,
             tied={name: first[self.ties[name]] for name in others if self.ties.get(name) in first},
@@ -438,7 +435,7 @@ class _Matching:
         self, problems: Sequence[str], found: Structure, taken: AbstractSet[Leaf], likely: dict[str, tuple[str, ...]]
     ) -> UnmatchedError:
         rest, packed = found, packed_candidates(found.unknown, found.missing)
-        matrices = [leaf for leaf in found.missing if len(leaf.shape) > 1]  # a bias goes with its matrix
+        matrices = [leaf for leaf in found.missing if len(leaf.slot.shape) > 1]  # a bias goes with its matrix
         kept = packed_candidates(matrices, found.unknown)
         if packed or kept:
             taken = taken | {leaf for one, pieces, _ in packed for leaf in (one, *pieces)}
@@ -449,10 +446,9 @@ class _Matching:
                 [leaf for leaf in self.port if leaf not in taken and leaf.path[:-1] not in port_holding],
             )
         for one, pieces, turned in packed:
-            names = tuple(_own_name(*self.port[piece]) for piece in pieces)
-            likely[self.torch[one][1].name] = (str(Target(names=names, turned=turned)),)
+            likely[one.slot.name] = (str(Target(names=tuple(map(_own_name, pieces)), turned=turned)),)
         holders = [
-            f"packed: {self.port[one][0].path} seems to hold {', '.join(self.torch[piece][0].path for piece in pieces)} in one, "
+            f"packed: {one.layer.path} seems to hold {', '.join(piece.layer.path for piece in pieces)} in one, "
             f"which names cannot say: keep them apart in the port, or joined in the reference"
             for one, pieces, _ in kept
         ]
@@ -460,27 +456,24 @@ class _Matching:
         return UnmatchedError([*problems, *holders, *_problems(_unlike(rest if kept else found))], skeleton)
 
     def _resolve(
-        self, pairs: Sequence[LeafPair], targets: Mapping[Leaf, Target]
+        self, pairs: Mapping[Leaf, Leaf], targets: Mapping[Leaf, Target]
     ) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
         """Return names of all pairs, whole layers where possible, and those that differ."""
         resolved: dict[str, str] = dict(self.names)
         moved = []
-        for path, own in group_by(pairs, lambda pair: self.torch[pair.expected][0].path).items():
-            layers = {self.port[pair.actual][0].path: self.port[pair.actual][0] for pair in own}
+        for path, own in group_by(pairs, lambda leaf: leaf.layer.path).items():
+            layers = {pairs[leaf].layer.path: pairs[leaf].layer for leaf in own}
             layer = next(iter(layers.values()))
-            slots = [(self.torch[pair.expected][1], self.port[pair.actual][1], targets[pair.expected]) for pair in own]
             whole = len(layers) == 1 and len(own) == sum(not slot.fixed for slot in layer.slots)
-            if whole and all(mine.leaf == its.leaf and target.plain for mine, its, target in slots):
+            if whole and all(leaf.slot.leaf == pairs[leaf].slot.leaf and targets[leaf].plain for leaf in own):
                 resolved[path] = layer.path
-                resolved.update(
-                    (mine.name, join(layer.path, mine.leaf))
-                    for mine, _, _ in slots
-                    if mine.name != join(path, mine.leaf)
-                )
-                if path != layer.torch_path and any(not pair.given for pair in own):
+                names = {leaf.slot.name: leaf.slot.leaf for leaf in own}
+                resolved |= {name: join(layer.path, one) for name, one in names.items() if name != join(path, one)}
+                if path != layer.torch_path and any(leaf not in self.given for leaf in own):
                     moved.append((path, layer.path))
                 continue
-            for pair, (mine, its, target) in zip(own, slots, strict=True):
+            for leaf in own:
+                mine, its, target = leaf.slot, pairs[leaf].slot, targets[leaf]
                 name = target
                 if mine.name in self.names:
                     given = Target.parse(self.names[mine.name])
@@ -488,21 +481,21 @@ class _Matching:
                 elif len(its.parts) > 1:
                     name = Target(names=tuple(part.names[0] for part in its.parts))
                 resolved[mine.name] = str(name)
-                if not pair.given and (mine.name != its.name or not target.plain):
+                if leaf not in self.given and (mine.name != its.name or not target.plain):
                     moved.append((mine.name, str(target)))
         whole_walk = {layer.path for layer in paddle_layers(self.models[1], self.names)}
-        if not moved and whole_walk.issuperset(layer.path for layer, _ in self.port.values()):
+        if not moved and whole_walk.issuperset(leaf.layer.path for leaf in self.port):
             # Names alone tell, and no packed layer was opened.
             resolved = {old: new for old, new in resolved.items() if old != new or old in self.names}
         return resolved, tuple(moved)
 
     # Layouts
 
-    def _layout(self, pair: LeafPair) -> Target | str:
+    def _layout(self, leaf: Leaf, other_leaf: Leaf) -> Target | str:
         """Return how the port keeps a tensor of torch's, or why that is open."""
-        (layer, slot), (port, its) = self.torch[pair.expected], self.port[pair.actual]
-        plain = Target(names=(_own_name(port, its),))
-        if slot.shape == its.shape and (len(its.parts) > 1 or pair.given or layer.kind == port.kind != OWN_KIND):
+        layer, slot, port, its = leaf.layer, leaf.slot, other_leaf.layer, other_leaf.slot
+        plain, given = Target(names=(_own_name(other_leaf),)), leaf in self.given
+        if slot.shape == its.shape and (len(its.parts) > 1 or given or layer.kind == port.kind != OWN_KIND):
             return plain
         flat, other = squeezed(slot.shape), squeezed(its.shape)
         kinds = {layer.kind, port.kind} - {OWN_KIND}
@@ -520,8 +513,8 @@ class _Matching:
                 )
         elif not mixed and (len(its.parts) > 1 or across or (turned and not (matrix and flat == other[::-1]))):
             turned = None
-        elif matrix and flat == flat[::-1] and not pair.given:
-            turned = self._turned(pair)
+        elif matrix and flat == flat[::-1] and not given:
+            turned = self._turned(leaf, other_leaf)
             if turned is None:
                 return (
                     f"layout: {slot.name} {list(slot.shape)} belongs to {kind_text(layer.kind)} in torch and to "
@@ -536,19 +529,19 @@ class _Matching:
         stored = its.shape[::-1] if turned else its.shape
         return replace(plain, turned=bool(turned), shape=None if slot.shape == stored else slot.shape)
 
-    def _turned(self, pair: LeafPair) -> bool | None:
+    def _turned(self, leaf: Leaf, other: Leaf) -> bool | None:
         """Tell whether one square matrix is the other's transpose, None if unknown.
 
         What both models keep in classes of their own and do not apply as a layer is taken to be kept alike.
         """
-        (layer, slot), (port, its) = self.torch[pair.expected], self.port[pair.actual]
+        slot, both = leaf.slot, ((leaf.layer, leaf.slot.name), (other.layer, other.slot.parts[0].names[0]))
         ways = [
             "out, in" if one.kind != OWN_KIND else _applied(self.models[side], one.path, name.rpartition(".")[2], side)
-            for side, (one, name) in enumerate(((layer, slot.name), (port, its.parts[0].names[0])))
+            for side, (one, name) in enumerate(both)
         ]
         if None not in ways:
             return ways[0] != ways[1]
-        if layer.kind == port.kind == OWN_KIND:
+        if leaf.layer.kind == other.layer.kind == OWN_KIND:
             self.assumed.append(
                 f"{slot.name} {list(slot.shape)} is square, and of a class of its own in both models: taken as it is"
             )
@@ -590,49 +583,27 @@ def _is_neutral(slot: TensorSlot) -> bool:
     )
 
 
-# Leaves
-
-
 def torch_leaves(
     layers: Iterable[LayerTensors], names: Mapping[str, str], ties: Mapping[str, str] | None = None
-) -> Held:
-    """Return the leaves of a torch model; ``ties``: the first name of the same tensor by torch's name."""
+) -> list[Leaf]:
+    """Return the tensors of a torch model; ``ties``: the first name of the same tensor by torch's name."""
     first = ties or {}
-    return {
-        _leaf(layer, slot, again=first.get(slot.name, slot.name) != slot.name, scope=_scope(slot.name, names)): (
-            layer,
-            slot,
-        )
+    return [
+        Leaf(layer=layer, slot=one, again=first.get(one.name, one.name) != one.name, scope=_scope(one.name, names))
         for layer in layers
-        for slot in layer.slots
-    }
+        for one in layer.slots
+    ]
 
 
-def paddle_leaves(layers: Iterable[LayerTensors], names: Mapping[str, str]) -> Held:
-    """Return a Paddle model's leaves with layer and slot, without constant zeros."""
+def paddle_leaves(layers: Iterable[LayerTensors], names: Mapping[str, str]) -> list[Leaf]:
+    """Return the tensors of a Paddle model, without constant zeros."""
     targets = {target.names[0]: old for old, new in names.items() if len((target := Target.parse(new)).names) == 1}
-    return {
-        _leaf(layer, slot, again=slot.again, scope=targets.get(_scope(layer.path, targets), "")): (layer, slot)
+    return [
+        Leaf(layer=layer, slot=slot, again=slot.again, scope=targets.get(_scope(layer.path, targets), ""))
         for layer in layers
         for slot in layer.slots
         if not slot.fixed
-    }
-
-
-def _leaf(layer: LayerTensors, slot: TensorSlot, *, again: bool, scope: str) -> Leaf:
-    path, own_path = (tuple(join(one, slot.leaf).split(".")) for one in (layer.torch_path, layer.path))
-    name = " + ".join(part.names[0] for part in slot.parts) or slot.name
-    return Leaf(
-        path=path,
-        own_path=own_path,
-        kind=layer.kind,
-        shape=slot.shape,
-        integer=slot.dtype.startswith(("int", "uint", "bool")),
-        buffer=slot.kind == "buffer",
-        again=again,
-        scope=scope,
-        text=f"{name} {list(slot.shape)} {slot.dtype} ({kind_text(layer.kind)})",
-    )
+    ]
 
 
 def _scope(path: str, names: Iterable[str]) -> str:
@@ -640,7 +611,7 @@ def _scope(path: str, names: Iterable[str]) -> str:
     return max((one for one in names if path == one or path.startswith(f"{one}.")), key=len, default="")
 
 
-def _own_name(layer: LayerTensors, slot: TensorSlot) -> str:
+def _own_name(leaf: Leaf) -> str:
     """Return the port's name of a tensor below its layer."""
-    names = slot.parts[0].names
-    return next((name for name in names if not layer.path or name.startswith(f"{layer.path}.")), names[0])
+    names, path = leaf.slot.parts[0].names, leaf.layer.path
+    return next((name for name in names if not path or name.startswith(f"{path}.")), names[0])

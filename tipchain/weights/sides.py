@@ -154,6 +154,11 @@ class LayerTensors:
     inner: bool = False
 
 
+def is_integer(slot: TensorSlot) -> bool:
+    """Tell whether a tensor holds integers or booleans."""
+    return slot.dtype.startswith(("int", "uint", "bool"))
+
+
 def dtype_name(tensor: Tensor) -> str:
     """Return a tensor's dtype without the framework's name: ``"float32"``."""
     return str(tensor.dtype).rpartition(".")[2]
