@@ -71,7 +71,8 @@ def run(args: argparse.Namespace) -> int:
         raise
     print(say(escaped_lines(str(done.match))), end="\n" if str(done.match) else "")
     kept = "as the torch model has it, for Paddle has none" if back else "left behind, for Paddle has none"
-    constant = [name for name in done.kept if name not in done.match.left]
+    known = {*done.match.slots, *done.match.tied, *done.match.left}
+    constant = [name for name in torch_model.state_dict() if name not in known]
     for leaf in dict.fromkeys(name.rpartition(".")[2] for name in constant):
         count = sum(name.rpartition(".")[2] == leaf for name in constant)
         print(say(f"{escaped(leaf)} ({count} times): {kept}"))

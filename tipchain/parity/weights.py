@@ -490,14 +490,14 @@ def _keep(job: _Job, side: str, path: Path, root: Path, facts: JsonObject) -> No
 def _convert(case: Case, torch_model: object, torch_path: Path, paddle_path: Path) -> dict[str, str]:
     """Write the Paddle file; return the names under which the port's tensors are torch's."""
     from tipchain.weights.convert import convert_file
-    from tipchain.weights.files import load_paddle_weights, write_paddle_file
+    from tipchain.weights.files import load_paddle_weights, write_weights
     from tipchain.weights.matching import UnmatchedError, match_models
 
     port, own = load_framework("paddle").build(open_builder(case, "paddle", "model"), case.model_args), case.weights
     if own.paddle is None:
         return dict(convert_file(torch_model, torch_path, port, paddle_path, own.names, own.ignore).match.names)
     load_paddle_weights(port, own.paddle)
-    write_paddle_file(port, {name: tensor.numpy() for name, tensor in port.state_dict().items()}, paddle_path)
+    write_weights("paddle", port, {name: tensor.numpy() for name, tensor in port.state_dict().items()}, paddle_path)
     try:
         return dict(match_models(torch_model, port, own.names, own.ignore).names)
     except UnmatchedError as error:

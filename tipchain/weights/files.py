@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from math import prod
 from pathlib import Path
 from reprlib import repr as brief
 from types import MappingProxyType
+from typing import Literal
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
@@ -337,50 +339,6 @@ def tensor_of(array: Array, dtype: str) -> Tensor:
     return torch.from_numpy(array)
 
 
-def write_torch_file(model: Model, state: Mapping[str, Tensor], path: Path) -> None:
-    """Write ``state`` for the torch model, and verify the file by loading it.
-
-    The file is written beside ``path`` and renamed once every tensor in it has been found equal: a ``.safetensors``
-    file if ``path`` is called so, else what ``torch.save`` writes.
-
-    Raises:
-        WeightsError: it cannot be written, or does not come back as it was; ``path`` is then untouched.
-    """
-    import torch
-
-    whole = model.state_dict()  # with the versions of the layers, which torch keeps beside the tensors
-    for name in whole:
-        whole[name] = state[name].detach().clone().contiguous()
-
-    def write(beside: Path) -> list[str]:
-        if path.suffix == SAFETENSORS:
-            from safetensors.torch import save_file
-
-            save_file(dict(whole), beside, metadata={"format": "pt"})
-        else:
-            torch.save(whole, beside)
-        written = read_torch_state(beside)
-        wrong = (
-            name
-            for name, tensor in whole.items()
-            if name not in written or array_of(written[name]).tobytes() != array_of(tensor).tobytes()
-        )
-        return [*wrong, *misfits(written, whole, "the torch model")]
-
-    _verified(path, write)
-
-
-def _verified(path: Path, write: Callable[[Path], list[str]]) -> None:
-    """Let a file beside take a path's name once it was written without a fault."""
-    try:
-        with replacing_path(path) as beside:
-            wrong = write(beside)
-            if wrong:
-                raise WeightsError("differs from what was written", file=path, found=", ".join(wrong))
-    except OSError as error:
-        raise WeightsError("cannot be written", file=path, found=error.strerror or error) from error
-
-
 # Paddle weight files: written, and read without running what is in them. None of it needs torch.
 
 
@@ -451,27 +409,36 @@ def view_of(tensor: Tensor) -> Array:
     return values
 
 
-def write_paddle_file(model: Model, state: Mapping[str, Array], path: Path) -> None:
-    """Set the Paddle model's tensors to ``state``, write them, and verify the file.
+def write_weights(side: Literal["torch", "paddle"], model: Model, state: Mapping[str, Tensor], path: Path) -> None:
+    """Write ``state`` for a model (a Paddle model is given it), and verify the file by reading it.
 
-    The file is written beside ``path`` and renamed once every tensor in it has been found equal, bit by bit.
+    The file is written beside ``path`` and renamed once every tensor in it has been found equal, bit by bit: a
+    ``.safetensors`` file if ``path`` is called so, else what ``torch.save`` or ``paddle.save`` writes.
 
     Raises:
         WeightsError: it does not fit, cannot be written, or does not come back as it was; ``path`` is then untouched.
     """
-    _set_state(model, state, path)
-
-    def write(beside: Path) -> list[str]:
-        if path.suffix == SAFETENSORS:
-            from safetensors.paddle import save_file
-
-            save_file(dict(model.state_dict()), str(beside), metadata={"format": "pd"})
-        else:
-            import paddle
-
-            paddle.save(dict(model.state_dict()), str(beside))
-        load_paddle_weights(model, beside)
-        held = model.state_dict().items()
-        return [name for name, tensor in held if tensor.numpy().tobytes() != state[name].tobytes()]
-
-    _verified(path, write)
+    whole = model.state_dict()  # torch's with the versions of the layers, which it keeps beside the tensors
+    if side == "torch":
+        for name in whole:
+            whole[name] = state[name].detach().clone().contiguous()
+    else:
+        _set_state(model, state, path)
+        whole = dict(whole)
+    wanted = {name: array_of(one) for name, one in whole.items()} if side == "torch" else state
+    try:
+        with replacing_path(path) as beside:
+            if path.suffix == SAFETENSORS:
+                layout = {"format": "pt" if side == "torch" else "pd"}
+                import_module(f"safetensors.{side}").save_file(dict(whole), str(beside), metadata=layout)
+            else:
+                import_module(side).save(whole, str(beside))
+            read = read_torch_state(beside) if side == "torch" else read_paddle_file(beside)
+            written = {name: array_of(one) for name, one in read.items()} if side == "torch" else read
+            wrong = [
+                name for name, one in written.items() if name in wanted and one.tobytes() != wanted[name].tobytes()
+            ]
+            if wrong := [*wrong, *misfits(written, wanted)]:
+                raise WeightsError("differs from what was written", file=path, found=", ".join(wrong))
+    except OSError as error:
+        raise WeightsError("cannot be written", file=path, found=error.strerror or error) from error

@@ -165,9 +165,8 @@ def dtype_name(tensor: Tensor) -> str:
 
 
 def assemble(arrays: Sequence[Array], slot: TensorSlot) -> Array:
-    """Return torch's array, given those of the slot's parts as Paddle keeps them."""
-    pieces = [array.T if part.transpose else array for part, array in zip(slot.parts, arrays, strict=True)]
-    return np.asarray(stack(pieces, slot), order="C")
+    """Return torch's array, given those of the slot's parts as Paddle keeps them; perhaps a part's own memory."""
+    return stack([array.T if part.transpose else array for part, array in zip(slot.parts, arrays, strict=True)], slot)
 
 
 def stack(pieces: Sequence[Array], slot: TensorSlot) -> Array:
