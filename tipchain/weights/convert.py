@@ -78,16 +78,9 @@ def to_torch(
     names: Mapping[str, str] | None = None,
     ignore: Iterable[str] = (),
 ) -> Converted:
-    """Return Paddle's ``state`` under torch's names and in torch's layout: the inverse of `to_paddle`.
+    """Return Paddle's ``state``, arrays by name, under torch's names and in torch's layout: the inverse of `to_paddle`.
 
     What Paddle does not have (``num_batches_tracked``) stays as ``torch_model`` has it.
-
-    Args:
-        paddle_model: the ``paddle.nn.Layer`` that ``state`` belongs to.
-        state: arrays by name, as `read_paddle_file` returns them.
-        torch_model: the ``torch.nn.Module`` that the result must fit.
-        names: Paddle's name by torch's, as for `to_paddle`.
-        ignore: as for `to_paddle`.
 
     Raises:
         WeightsError: as `to_paddle` does, or a bias that torch does not have is not zero.

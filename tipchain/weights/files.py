@@ -33,9 +33,6 @@ from tipchain.numbers.pickle_stream import (
 )
 from tipchain.weights.sides import dtype_name
 
-# Torch weight files, read without running what is in them, and written; tensors as arrays and back.
-
-
 SAFETENSORS = ".safetensors"
 
 
@@ -289,15 +286,10 @@ def _place(entry: ZipInfo, data: Bytes) -> tuple[int, int]:
     return start, start + entry.file_size
 
 
-def _dtype(tensor: Tensor) -> str:
-    """Return a dtype's name; numpy has no bfloat16, of which Paddle uses the bits."""
-    name = dtype_name(tensor)
-    return "bfloat16" if name == "uint16" else name
-
-
 def misfits(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor], whose: str = "the model") -> list[str]:
     """Say how the arrays of ``state`` differ from ``wanted``, the state dict of a model."""
     differences = [f"missing: {name} {list(one.shape)}" for name, one in wanted.items() if name not in state]
+    same = {"uint16": "bfloat16"}  # numpy has none, and Paddle uses its bits
     for name, one in state.items():
         if name not in wanted:
             differences.append(f"unknown: {name}{suggestion(name, wanted)}")
@@ -305,8 +297,9 @@ def misfits(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor], whose: st
             differences.append(f"no array: {name} is a {type(one).__name__}")
         elif list(one.shape) != list(wanted[name].shape):
             differences.append(f"shape: {name} is {list(one.shape)}, {whose} has {list(wanted[name].shape)}")
-        elif _dtype(one) != _dtype(wanted[name]):
-            differences.append(f"dtype: {name} is {_dtype(one)}, {whose} has {_dtype(wanted[name])}")
+        else:
+            dtype, expected = (same.get(kind, kind) for kind in map(dtype_name, (one, wanted[name])))
+            differences += [] if dtype == expected else [f"dtype: {name} is {dtype}, {whose} has {expected}"]
     return differences
 
 
@@ -337,9 +330,6 @@ def tensor_of(array: Array, dtype: str) -> Tensor:
     if dtype == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
-
-
-# Paddle weight files: written, and read without running what is in them. None of it needs torch.
 
 
 _SAFE = "F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL C64".split()

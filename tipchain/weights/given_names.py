@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 
 from tipchain.core.yaml_reader import Reader, load_yaml
@@ -82,7 +83,9 @@ def expand_names(names: Mapping[str, str], reference: object) -> dict[str, str]:
             expanded[key] = value
         for match in matches:
             target = Target.parse(value)
-            filled = tuple(_fill(name, match.groups()) for name in target.names)
+            filled = tuple(
+                reduce(lambda name, part: name.replace("*", part, 1), match.groups(), one) for one in target.names
+            )
             expanded.setdefault(match[0], str(replace(target, names=filled)))
     return expanded
 
@@ -107,11 +110,6 @@ def with_ignored(names: Mapping[str, str], ignore: Collection[str], reference: o
         expanded.update(dict.fromkeys(reference_names, NOT_IN_PORT))
         expanded.update((f"({name})", name) for name in port_names)
     return expanded
-
-
-def _fill(pattern: str, parts: Sequence[str]) -> str:
-    unused = list(parts)
-    return re.sub(r"\*", lambda star: unused.pop(0) if unused else star[0], pattern)
 
 
 def check_names(names: Mapping[str, str], reference: object, port: object) -> None:

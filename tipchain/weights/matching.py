@@ -35,16 +35,7 @@ from tipchain.weights.sides import (
     torch_layers,
     without,
 )
-from tipchain.weights.structure import (
-    Leaf,
-    Structure,
-    group_by,
-    joins,
-    match_by_structure,
-    packed_candidates,
-    squeezed,
-    widens,
-)
+from tipchain.weights.structure import Leaf, Structure, group_by, joins, match_by_structure, packed_candidates, squeezed
 
 # How a match of two models is told to a reader, and how a refusal is: what is wrong first, and names that can be pasted.
 
@@ -262,9 +253,6 @@ def _applied(model: Model, path: str, leaf: str, side: int) -> Way | None:
         way for way, one in ways.items() if result.shape == one.shape and np.allclose(result, one, rtol=1e-3, atol=1e-3)
     ]
     return fits[0] if len(fits) == 1 else None
-
-
-# Which tensor of a torch model is which of its Paddle port: by name, then by structure, else listed.
 
 
 MATRIX_KINDS = frozenset({"Linear", "Conv", "MultiheadAttention"})
@@ -489,8 +477,6 @@ class _Matching:
             resolved = {old: new for old, new in resolved.items() if old != new or old in self.names}
         return resolved, tuple(moved)
 
-    # Layouts
-
     def _layout(self, leaf: Leaf, other_leaf: Leaf) -> Target | str:
         """Return how the port keeps a tensor of torch's, or why that is open."""
         layer, slot, port, its = leaf.layer, leaf.slot, other_leaf.layer, other_leaf.slot
@@ -501,7 +487,9 @@ class _Matching:
         kinds = {layer.kind, port.kind} - {OWN_KIND}
         matrix = len(flat) == 2 and OWN_KIND in (layer.kind, port.kind) and kinds <= MATRIX_KINDS
         turned: bool | None = flat != other
-        across = bool(kinds & KERNEL_KINDS) and not turned and not widens(slot.shape, its.shape)
+        short, long = sorted((slot.shape, its.shape), key=len)
+        sizes = iter(long)  # of which the shorter shape is a part, unless axes of space are others
+        across = bool(kinds & KERNEL_KINDS) and not turned and not all(size in sizes for size in short)
         mixed = len(kinds) > 1 and not kinds <= MATRIX_KINDS
         if not kinds and len(flat) != len(other) and len(its.parts) == 1:
             ways = [one for one in (False, True) if joins(flat, other[::-1] if one else other)]

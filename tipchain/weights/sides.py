@@ -21,9 +21,6 @@ def join(path: str, leaf: str) -> str:
     return f"{path}.{leaf}" if path and leaf else path or leaf
 
 
-# A model's tensors as torch divides, names and lays them out, and where a Paddle model keeps each.
-
-
 TensorKind = Literal["parameter", "buffer"]
 Shape = tuple[int, ...]
 UNSUPPORTED = "not supported: "
@@ -199,9 +196,6 @@ _ORIGINALS = {"original0": "g", "original1": "v", "original": "orig", "0._u": "u
 _PARAMETRIZED = re.compile(rf"^parametrizations\.(\w+)\.({'|'.join(map(re.escape, _ORIGINALS))})\Z")
 
 
-# The layers of a torch model, in the terms that it is matched with a Paddle model in.
-
-
 def torch_layers(module: Model, path: str = "") -> list[LayerTensors]:
     """Return a torch model's layers that hold tensors which Paddle has too, in order of declaration."""
     stored = storage_of(module, "torch") or OWN
@@ -250,9 +244,6 @@ def _own_tensors(layer: Model) -> Iterator[tuple[str, tuple[TensorKind, Tensor]]
     for leaf, tensor in layer._buffers.items():  # noqa: SLF001
         if tensor is not None and leaf not in passing:
             yield leaf, ("buffer", tensor)
-
-
-# The layers of a Paddle model, in torch's terms, and its live tensors under torch's names.
 
 
 def paddle_layers(

@@ -21,8 +21,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
+from itertools import accumulate
 from math import prod
-from operator import and_
+from operator import and_, mul
 from typing import TypeVar
 
 from tipchain.facts.settings import OWN_KIND
@@ -167,37 +168,15 @@ def group_by(items: Iterable[Item], mark: Callable[[Item], Mark]) -> dict[Mark, 
     return groups
 
 
-# What may belong together
-
-
 def squeezed(shape: Shape) -> Shape:
     """Return a shape without the axes of 1."""
     return tuple(size for size in shape if size != 1)
 
 
-def widens(shape: Shape, other: Shape) -> bool:
-    """Tell whether shapes are equal, or one has axes of 1 put in."""
-    longer, shorter = sorted((shape, other), key=len, reverse=True)
-    axes = list(shorter)
-    for size in longer:
-        if axes and size == axes[0]:
-            axes.pop(0)
-        elif size != 1:
-            return False
-    return not axes
-
-
 def joins(shape: Shape, other: Shape) -> bool:
-    """Tell whether neighbouring axes of one shape, joined, make the other."""
+    """Tell whether neighbouring axes of one shape, joined, make the other; neither has axes of 1."""
     longer, shorter = sorted((shape, other), key=len, reverse=True)
-    sizes = list(longer)
-    for size in shorter:
-        product = 1
-        while sizes and product < size:
-            product *= sizes.pop(0)
-        if product != size:
-            return False
-    return not sizes
+    return prod(longer) == prod(shorter) and {*accumulate(shorter, mul)} <= {*accumulate(longer, mul)}
 
 
 def _likeness(leaf: Leaf) -> tuple[Key, ...]:
@@ -239,9 +218,6 @@ def _keys(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> dict[Leaf, Key]:
     return keys
 
 
-# The tree
-
-
 @dataclass(slots=True, eq=False)
 class _Node:
     """A container, or a leaf: its leaves in order of declaration, and how many of each key."""
@@ -277,9 +253,6 @@ def _forest(leaves: Sequence[Leaf], keys: Mapping[Leaf, Key]) -> list[_Node]:
         ]
 
     return grow(leaves, 0)
-
-
-# One pair of containers
 
 
 def _match_nodes(torch: list[_Node], paddle: list[_Node], found: Structure) -> None:
@@ -406,9 +379,6 @@ class _Scope:
         partners = {**words, **equal}
         contradict = any(words.get(one, other) is not other for one, other in equal.items())
         return None if contradict or len(set(partners.values())) < len(partners) else partners
-
-
-# Words in names
 
 
 LETTERS = frozenset("qkvo")
