@@ -6,8 +6,8 @@ Both models must be given: the type of each layer decides how its tensors are st
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,14 +17,8 @@ from tipchain.weights.matching import Match, UnmatchedError, match_models, refus
 from tipchain.weights.sides import assemble, divide, dtype_name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Converted:
-    """A converted state dict.
-
-    Attributes:
-        state: tensors by name: arrays for Paddle (bfloat16 as its bits, uint16), tensors for torch.
-        match: how the two models belong together.
-    """
+class Converted(NamedTuple):
+    """A converted state dict (arrays for Paddle, bfloat16 as its bits; tensors for torch), and how the models belong together."""
 
     state: Mapping[str, Array]
     match: Match
@@ -52,20 +46,21 @@ def to_paddle(
     """
     own, strange = paddle_model.state_dict(), misfits(state, torch_model.state_dict(), "the torch model")
     match, problems = _match(torch_model, paddle_model, names, ignore, strange)
-    result = {name: own[name].numpy() for name in match.kept}
+    result: dict[str, Array] = {}
     for name, slot in match.slots.items():
         for part, array in zip(slot.parts, divide(array_of(state[name]), slot), strict=True):
-            if part.names[0] in result and not _equal(result[part.names[0]], array):
+            if part.names[0] in result and result[part.names[0]].tobytes() != array.tobytes():
                 problems.append(
                     f"shared: {part.names[0]} is one tensor in the port, but {name} and another tensor of torch's differ"
                 )
             result.update(dict.fromkeys(part.names, array))
     zeros = (name for slot in match.zeros for part in slot.parts for name in part.names)
     result |= {name: np.zeros_like(own[name].numpy()) for name in zeros}
+    result |= {name: own[name].numpy() for name in match.kept}
     problems += [
         f"tied: {name} and {other} are one tensor in the torch model, but differ in the file"
         for name, other in match.tied.items()
-        if not _equal(array_of(state[name]), array_of(state[other]))
+        if array_of(state[name]).tobytes() != array_of(state[other]).tobytes()
     ]
     refuse(problems or misfits(result, own))
     return Converted(state={name: result[name] for name in own}, match=match)
@@ -91,7 +86,7 @@ def to_torch(
         for slot in match.slots.values()
         for part in slot.parts
         for name in part.names[1:]
-        if not _equal(state[part.names[0]], state[name])
+        if state[part.names[0]].tobytes() != state[name].tobytes()
     ]
     problems += [
         f"no place: torch has no {slot.name}, but {slot.parts[0].names[0]} is not zero"
@@ -121,11 +116,6 @@ def _match(
         for name, slot in match.slots.items()
         if dtypes[name] != slot.dtype
     ]
-
-
-def _equal(one: Array, other: Array) -> bool:
-    """Tell whether arrays are bit for bit the same: NaN is NaN, 0.0 not -0.0."""
-    return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
 
 
 def convert_file(

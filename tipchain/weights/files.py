@@ -276,7 +276,6 @@ def _read_archive(path: Path) -> Streamed:
 
 
 def _place(entry: ZipInfo, data: Bytes) -> tuple[int, int]:
-    """Return where the bytes of an entry lie in the file."""
     if entry.compress_type != ZIP_STORED:
         raise Refused(f"a compressed entry, {brief(entry.filename)}")
     name, more = _LOCAL_HEADER.unpack_from(data, entry.header_offset)
@@ -414,7 +413,6 @@ def write_weights(side: Literal["torch", "paddle"], model: Model, state: Mapping
             whole[name] = state[name].detach().clone().contiguous()
     else:
         _set_state(model, state, path)
-        whole = dict(whole)
     wanted = {name: array_of(one) for name, one in whole.items()} if side == "torch" else state
     try:
         with replacing_path(path) as beside:
@@ -422,7 +420,7 @@ def write_weights(side: Literal["torch", "paddle"], model: Model, state: Mapping
                 layout = {"format": "pt" if side == "torch" else "pd"}
                 import_module(f"safetensors.{side}").save_file(dict(whole), str(beside), metadata=layout)
             else:
-                import_module(side).save(whole, str(beside))
+                import_module(side).save(whole if side == "torch" else dict(whole), str(beside))
             read = read_torch_state(beside) if side == "torch" else read_paddle_file(beside)
             written = {name: array_of(one) for name, one in read.items()} if side == "torch" else read
             wrong = [

@@ -10,15 +10,14 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from importlib import import_module
 from os import PathLike
-from typing import Literal
 
 import numpy as np
 
 from tipchain.core.language import WIDTH, in_rows
 from tipchain.errors import WeightsError
 from tipchain.facts.layers import STATISTICS
-from tipchain.facts.settings import OWN_KIND
-from tipchain.framework_types import Array, Model
+from tipchain.facts.settings import OWN_KIND, is_fixed
+from tipchain.framework_types import Model
 from tipchain.weights.given_names import pattern_of, unknown_names, with_ignored, with_layers
 from tipchain.weights.sides import (
     NOT_IN_PORT,
@@ -36,9 +35,6 @@ from tipchain.weights.sides import (
     without,
 )
 from tipchain.weights.structure import Leaf, Structure, group_by, joins, match_by_structure, packed_candidates, squeezed
-
-# How a match of two models is told to a reader, and how a refusal is: what is wrong first, and names that can be pasted.
-
 
 LINES = 30
 """Lines of a refusal: they fit on a screen beside the command."""
@@ -96,8 +92,8 @@ def kind_text(kind: str) -> str:
 def _unlike(structure: Structure) -> Structure:
     """Pair unmatched tensors of equal name, kind and shape, where others are at fault."""
     twins = {(leaf.path, leaf.layer.kind, leaf.slot.shape): leaf for leaf in structure.missing}
-    keys = {leaf: (leaf.path, leaf.layer.kind, leaf.slot.shape) for leaf in structure.unknown}
-    alike = {leaf: twins[key] for leaf, key in keys.items() if key in twins}
+    keys = ((leaf, (leaf.path, leaf.layer.kind, leaf.slot.shape)) for leaf in structure.unknown)
+    alike = {leaf: twins[key] for leaf, key in keys if key in twins}
     unknown = [leaf for leaf in structure.unknown if leaf not in alike]
     missing = [leaf for leaf in structure.missing if leaf not in alike.values()]
     if not (unknown or missing or structure.doubts):
@@ -124,7 +120,6 @@ def _problems(found: Structure) -> Iterator[str]:
 
 
 def _rows(problems: Iterable[str]) -> list[str]:
-    """Return lines that fit; a name that does not fit alone is left whole."""
     return [line for text in problems for line in in_rows(text, WIDTH, "    ", "      ")]
 
 
@@ -218,14 +213,8 @@ def _patterns(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[st
     return {key if len(members) > 1 else members[0]: [name for name, _ in members] for key, members in groups.items()}
 
 
-# Square matrices of users' own classes: which axis is the output is told by what the layer computes.
-
-
-Way = Literal["out, in", "in, out"]
-
-
-def _applied(model: Model, path: str, leaf: str, side: int) -> Way | None:
-    """Return how a copy of a model's layer multiplies by its matrix, else None."""
+def _applied(model: Model, path: str, leaf: str, side: int) -> str | None:
+    """Return in which order of axes a copy of a model's layer multiplies by its square matrix, None where it does not."""
     layer = dict(model.named_sublayers(include_self=True) if side else model.named_modules()).get(path)
     if layer is None or list(layer.children()):
         return None  # what holds other layers is no matrix of its own
@@ -248,13 +237,15 @@ def _applied(model: Model, path: str, leaf: str, side: int) -> Way | None:
     except Exception:  # noqa: BLE001  (a layer of the user's own may need anything, and may raise anything)
         return None
     bias = biases[0] if biases else np.float32(0)
-    ways: dict[Way, Array] = {"out, in": given @ matrix.T + bias, "in, out": given @ matrix + bias}
-    fits: list[Way] = [  # equal but for rounding; another layout of random numbers is off by their size
+    ways = {"out, in": given @ matrix.T + bias, "in, out": given @ matrix + bias}
+    fits = [  # equal but for rounding; another layout of random numbers is off by their size
         way for way, one in ways.items() if result.shape == one.shape and np.allclose(result, one, rtol=1e-3, atol=1e-3)
     ]
     return fits[0] if len(fits) == 1 else None
 
 
+NEUTRAL = {"weight": 1.0, "scale": 1.0, "bias": 0.0}
+"""Values of a norm's parameter without effect."""
 MATRIX_KINDS = frozenset({"Linear", "Conv", "MultiheadAttention"})
 """Kinds whose matrices are ``[out, in]`` in torch's layout."""
 KERNEL_KINDS = frozenset({"Conv", "ConvTranspose"})
@@ -318,14 +309,7 @@ def match_models(
 
 
 class _Matching:
-    """One pair of models on the way to a match.
-
-    Attributes:
-        names: Paddle's name by torch's, as given, with what is ignored.
-        torch, port: the tensors of both models.
-        given: pairs of them that the user names.
-        left, kept, assumed: as `Match` has them.
-    """
+    """One pair of models on the way to a match; ``given``: the pairs of tensors that the user names."""
 
     def __init__(
         self, torch_model: Model, paddle_model: Model, names: Mapping[str, str], ignore: Iterable[str]
@@ -357,7 +341,7 @@ class _Matching:
         tensors = torch_model.state_dict(keep_vars=True)
         self.ties = {name: first.setdefault(id(tensor), name) for name, tensor in tensors.items()}
         self.torch, self.port = torch_leaves(torch, self.names, self.ties), paddle_leaves(paddle, self.names)
-        every = [slot.name for layer in torch_layers(torch_model) for slot in layer.slots]
+        every = (slot.name for layer in torch_layers(torch_model) for slot in layer.slots)
         self.left = [name for name in every if only_in_torch(name, self.names)]
         ignored = [target for name, target in self.names.items() if name.startswith(NOT_IN_TORCH)]
         self.kept = [name for name in paddle_model.state_dict() if _scope(name, ignored)]
@@ -375,7 +359,11 @@ class _Matching:
         constant = [
             leaf
             for leaf in found.missing
-            if (leaf.slot.kind == "buffer" and leaf.path[-1] not in STATISTICS) or _is_neutral(leaf.slot)
+            if (leaf.slot.kind == "buffer" and leaf.path[-1] not in STATISTICS)
+            or (
+                leaf.slot.leaf in NEUTRAL
+                and all(is_fixed(one.tensor, NEUTRAL[leaf.slot.leaf]) for one in leaf.slot.parts)
+            )
         ]
         self.kept += map(_own_name, constant)
         found.missing = [leaf for leaf in found.missing if leaf not in constant]
@@ -562,13 +550,6 @@ def refuse(problems: Sequence[str]) -> None:
     """Raise one error with all problems, if there are any."""
     if problems:
         raise UnmatchedError(problems)
-
-
-def _is_neutral(slot: TensorSlot) -> bool:
-    neutral = {"weight": 1.0, "scale": 1.0, "bias": 0.0}.get(slot.leaf)
-    return neutral is not None and all(
-        part.tensor.stop_gradient and bool((np.asarray(part.tensor.numpy()) == neutral).all()) for part in slot.parts
-    )
 
 
 def torch_leaves(

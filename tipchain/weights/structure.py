@@ -26,8 +26,8 @@ from math import prod
 from operator import and_, mul
 from typing import TypeVar
 
-from tipchain.facts.settings import OWN_KIND
-from tipchain.weights.sides import LayerTensors, Shape, TensorSlot, is_integer, join
+from tipchain.facts.settings import OWN_KIND, Shape
+from tipchain.weights.sides import LayerTensors, TensorSlot, is_integer, join
 
 Path = tuple[str, ...]
 Key = Hashable
@@ -381,11 +381,6 @@ class _Scope:
         return None if contradict or len(set(partners.values())) < len(partners) else partners
 
 
-LETTERS = frozenset("qkvo")
-"""Single letters that stand for a word: query, key, value and output, as "Attention Is All You Need" writes them.
-
-Others are as often mere marks: ``norm_a``, ``norm_b``.
-"""
 _PIECES = re.compile(r"\d+|[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -427,7 +422,10 @@ def _alike_words(
 
 
 def _likeness_of_words(words: Counter[str], port_words: Counter[str]) -> float:
-    """Return how many words two names have in common; a short form (``attn`` of ``attention``) counts half."""
+    """Return how many words two names have in common; a short form (``attn`` of ``attention``) counts half.
+
+    Of single letters those of "Attention Is All You Need" do; others are as often mere marks: ``norm_a``, ``norm_b``.
+    """
     equal = words & port_words
     rest, port_rest = (list((side - equal).elements()) for side in (words, port_words))
     short = 0
@@ -435,7 +433,7 @@ def _likeness_of_words(words: Counter[str], port_words: Counter[str]) -> float:
         for other in port_rest:
             abbreviation, whole = sorted((word, other), key=len)
             letters = iter(whole)
-            alone = len(abbreviation) == 1 and abbreviation not in LETTERS
+            alone = len(abbreviation) == 1 and abbreviation not in "qkvo"
             if not alone and abbreviation[0] == whole[0] and all(letter in letters for letter in abbreviation):
                 port_rest.remove(other)
                 short += 1
