@@ -325,8 +325,8 @@ def prepare_variants(
             except InputError as error:
                 found[folder] = error
                 continue
-            if force:
-                _forget(folder)
+            for side in SIDES if force else ():
+                (folder / f"{side}.json").unlink(missing_ok=True)
             if not all(find_entry((folder / f"{side}.json"), keys[side], case.root) for side in sides):
                 jobs.append(
                     _Job(
@@ -382,11 +382,6 @@ def _identity(case: Case, side: str) -> list[Json] | None:
     except OSError as error:
         found = error.strerror or error
         raise WeightsError("cannot be read", file=path, key=f"weights.{side}", found=found) from error
-
-
-def _forget(folder: Path) -> None:
-    for side in SIDES:
-        (folder / f"{side}.json").unlink(missing_ok=True)
 
 
 def _files(folder: Path, sides: Sequence[str]) -> WeightFiles:
@@ -463,7 +458,8 @@ def make(job: _Job) -> None:
     model = framework.build(open_builder(case, "torch", "model"), case.model_args)
     kept = find_entry(folder / "torch.json", job.keys["torch"], case.root)
     if kept is None:
-        _forget(folder)
+        for side in SIDES:
+            (folder / f"{side}.json").unlink(missing_ok=True)
         if case.weights.torch is None:
             initialize(case, model, Path(job.train_data))
             import torch

@@ -28,8 +28,6 @@ from tipchain.parity.stages.judging import (
 )
 from tipchain.parity.stages.tensors import TensorFile
 
-# Training as a stage does it: seeded batches, one step after another, and the metrics at the end.
-
 
 def steps_per_epoch(bench: Bench, dataset: Dataset) -> int:
     """Return the number of batches in an epoch; the last may be smaller."""
