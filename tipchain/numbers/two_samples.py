@@ -198,14 +198,14 @@ def grid_step(values: Sequence[float], samples: int) -> float:
 
 def _reach(variances: Sequence[float], counts: Sequence[int], *probabilities: float) -> float:
     """Return quantiles of the difference of two means, added up, in its units."""
-    from scipy.special import stdtrit
+    from scipy import special
 
     shares = [value / count for value, count in zip(variances, counts, strict=True)]
     total = sum(shares)
     if not total > 0:
         return 0.0
     scatter = sum((share / total) ** 2 / (count - 1) for share, count in zip(shares, counts, strict=True))
-    return sqrt(total) * sum(float(stdtrit(1 / scatter, one)) for one in probabilities)
+    return sqrt(total) * sum(float(special.stdtrit(1 / scatter, one)) for one in probabilities)
 
 
 def runs_needed(variances: Sequence[float], difference: float, margin: float) -> int | None:
