@@ -17,15 +17,9 @@ SOFT_MAPS = np.moveaxis(RANDOM.dirichlet(np.ones(5), (2, 3, 4)), -1, 1).astype(n
 MASKED = np.where(np.arange(5) == np.array([[1], [2], [2], [1], [3], [4]]), -np.inf, LOGITS).astype(np.float32)
 
 CASES = {
-    "plain": ("build_loss", {}, LOGITS, CLASSES),
-    "smoothed": ("build_loss", {"label_smoothing": 0.1}, LOGITS, CLASSES),
-    "weighted": ("build_loss", {"weight": WEIGHT}, LOGITS, CLASSES),
     "weighted smoothed": ("build_loss", {"weight": WEIGHT, "label_smoothing": 0.1}, LOGITS, CLASSES),
-    "ignored": ("build_loss", {}, LOGITS, IGNORED),
-    "ignored class": ("build_loss", {"ignore_index": 3}, LOGITS, CLASSES),
     "ignored weighted": ("build_loss", {"ignore_index": 3, "weight": WEIGHT}, LOGITS, CLASSES),
     "ignored smoothed": ("build_loss", {"label_smoothing": 0.2, "weight": WEIGHT}, LOGITS, IGNORED),
-    "soft": ("build_loss", {"soft_label": True}, LOGITS, SOFT),
     "soft weighted": ("build_loss", {"soft_label": True, "weight": WEIGHT}, LOGITS, SOFT),
     "large logits": ("build_loss", {}, 200 * LOGITS, CLASSES),
     "masked logits": ("build_loss", {}, MASKED, CLASSES),
