@@ -44,7 +44,8 @@ TORCH = {
     "THIRD": "head",
     "SECOND": "self.attn(hidden, hidden, hidden)[0]",
     "LAYERS": "self.rnn = nn.LSTM(6, 4, 2, batch_first=True, bidirectional=True); "
-    "self.attn = nn.MultiheadAttention(8, 2, batch_first=True); self.head = nn.Linear(8, 8); self.pooler = nn.Linear(3, 3)",
+    "self.attn = nn.MultiheadAttention(8, 2, batch_first=True); self.head = nn.Linear(8, 8); "
+    "self.pooler = nn.Linear(3, 3)",
 }
 PADDLE = {
     "NAME": "paddle",

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from tipchain.errors import UsageError
 
-# Tests that need nothing but numpy and repeat bit for bit. Each is exact, or errs on the side of "no difference", for any distribution: none assumes a normal one. Samples are finite
-# values ``[n]`` of the reference and ``[m]`` of the port.
+# Tests that need nothing but numpy and repeat bit for bit. Each is exact, or errs on the side of "no difference", for any
+# distribution: none assumes a normal one. Samples are finite values ``[n]`` of the reference and ``[m]`` of the port.
 
 
 Array = npt.NDArray[np.floating]

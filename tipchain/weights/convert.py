@@ -18,7 +18,7 @@ from tipchain.weights.sides import assemble, divide, dtype_name
 
 
 class Converted(NamedTuple):
-    """A converted state dict (arrays for Paddle, bfloat16 as its bits; tensors for torch), and how the models belong together."""
+    """A state dict (for Paddle of arrays, bfloat16 as its bits), and how the models belong together."""
 
     state: Mapping[str, Array]
     match: Match

@@ -214,7 +214,7 @@ def _patterns(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[st
 
 
 def _applied(model: Model, path: str, leaf: str, side: int) -> str | None:
-    """Return in which order of axes a copy of a model's layer multiplies by its square matrix, None where it does not."""
+    """Return the order of axes in which a copy of a layer multiplies by its square matrix, else None."""
     layer = dict(model.named_sublayers(include_self=True) if side else model.named_modules()).get(path)
     if layer is None or list(layer.children()):
         return None  # what holds other layers is no matrix of its own

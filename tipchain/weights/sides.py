@@ -185,7 +185,7 @@ def divide(array: Array, slot: TensorSlot) -> list[Array]:
 
 
 _ORIGINALS = {"original0": "g", "original1": "v", "original": "orig", "0._u": "u", "0._v": "v"}
-"""The older names of weight and spectral normalization, which Paddle has: ``weight_g`` for ``parametrizations.weight.original0``.
+"""Older names of weight and spectral norm, which Paddle has: ``weight_g`` for ``parametrizations.weight.original0``.
 
 Sources: ``torch/nn/utils/parametrizations.py`` and ``weight_norm.py``, ``paddle/nn/utils/weight_norm_hook.py``.
 """
