@@ -19,7 +19,6 @@ FAULTS = {
     "one part in a hundred": (L2, {**L2, "weight_decay": 1.01e-4}, "decay moves it by "),
     "L1 for L2": (L2, {**L2, "decay": "l1"}, "decayed otherwise"),
     "coupled for decoupled": ({"name": "adamw", "weight_decay": 1e-2}, {"name": "adam", "weight_decay": 1e-2}, "decayed otherwise"),
-    "another coefficient behind a division": ({"name": "adam", "weight_decay": 1e-3}, {"name": "adam", "weight_decay": 1.01e-3}, "decayed otherwise"),
     "decay of biases": ({**L2, "no_decay": ["bias"]}, L2, "decayed in the port only"),
     "no decay of norms": (L2, {**L2, "no_decay": ["norm"]}, "decayed in the reference only"),
 }  # fmt: skip

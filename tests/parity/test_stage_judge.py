@@ -139,13 +139,11 @@ def test_metrics_without_a_published_number_are_skipped(tmp_path):
     assert [note for note in judgement.notes if "benchmark" in note] == []
 
 
-@pytest.mark.parametrize("names", [["a", "b"], ["b"]])
-def test_nan_gradients_on_both_sides_fail(tmp_path, names):
-    both = {f"gradient/{name}": [np.nan, 0.0] for name in names} | {"gradient/z": [0.5, 0.5]}
+def test_nan_gradients_on_both_sides_fail(tmp_path):
+    both = {"gradient/a": [np.nan, 0.0], "gradient/z": [0.5, 0.5]}
     both |= {"parameter/a": [np.nan, 1.0], "update_rms/a": np.nan, "buffer/a": [np.nan, 1.0]}
     found = outcomes(judge_tensors(tmp_path, both, both))
-    wrong = {f"gradient/{name}" for name in names} | {"parameter/a", "buffer/a"}
-    assert {found[name] for name in wrong} == {"FAIL"}
+    assert {found[f"{group}/a"] for group in ("gradient", "parameter", "buffer")} == {"FAIL"}
     assert found["gradient/z"] == "PASS"
 
 
