@@ -47,3 +47,9 @@ def commit_once_more(folder: Path, name: str, message: str) -> str:
 def full_disk(*_args: Any, **_more: Any) -> None:
     """Stand in place of what writes, where there is no room left."""
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def half_full_disk(_state: Any, path: str) -> None:
+    """Stand in place of what writes to ``path``, where there is room for a half."""
+    Path(path).write_text("half")
+    full_disk()
