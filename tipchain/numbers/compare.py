@@ -287,6 +287,9 @@ class _Scan:
     def _careful_piece(self, e: Array, a: Array, start: int) -> None:
         """Gather a piece that may hold NaN or Inf, complex numbers or wide integers."""
         gap, size = _gaps(e, a)
+        if _is_wide(e.dtype, a.dtype):
+            self._add(gap, size, start, float(gap.sum()))
+            return
         nan_e, nan_a = np.isnan(e), np.isnan(a)
         inf_e, inf_a = np.isinf(e) & ~nan_e, np.isinf(a) & ~nan_a
         same_inf = inf_e & inf_a & (e == a)
