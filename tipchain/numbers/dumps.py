@@ -333,7 +333,6 @@ def save_record(path: str | PathLike[str], arrays: Mapping[Any, Any], meta: Mapp
     Raises:
         RecordError: a value is not an array of numbers, or the disk is full or read-only.
     """
-    # As numpy.save does, which adds the suffix.
     file = Path(path)
     if not file.name.endswith(".npy"):
         file = file.with_name(f"{file.name}.npy")
