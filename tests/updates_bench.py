@@ -45,6 +45,10 @@ def pairs_case(folder: Path, text: str = PAIRS):
     return replace(load_case(path), root=Path(__file__).resolve().parents[1])
 
 
+def with_args(case, **args):
+    return replace(case, optimizer_args=args)
+
+
 def record_side(case, side: str, stage: str) -> Recording:
     bench = Bench(
         framework=FRAMEWORKS[side],

@@ -1,4 +1,3 @@
-import builtins
 import json
 import os
 import pickle
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.lib import format as npy
 from pickles import Call
-from programs import completed
+from programs import completed, full_disk
 
 from tipchain.errors import RecordError
 from tipchain.numbers import pickle_stream
@@ -166,27 +165,6 @@ def test_nothing_but_arrays_is_read_and_nothing_is_run(tmp_path, value, found, p
         load_tree(write_pickled(tmp_path / "x.npy", value, protocol))
 
 
-def test_reading_runs_no_code(tmp_path):
-    marker = tmp_path / "ran"
-    write_pickled(tmp_path / "x.npy", {"a": Call(builtins.open, str(marker), "w")})
-    with pytest.raises(RecordError):
-        load_record(tmp_path / "x.npy")
-    assert not marker.exists()
-
-
-def test_what_is_no_dump(tmp_path):
-    cases = {
-        "text.npy": b"hello, this is a text",
-        "empty.npy": b"",
-        "magic.npy": b"\x93NUMPY",
-        "future.npy": b"\x93NUMPY\x09\x00" + bytes(100),
-    }
-    for name, content in cases.items():
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(RecordError, match=f"{name}: is not a dump"):
-            load_record(tmp_path / name)
-
-
 def test_missing_and_folder(tmp_path):
     with pytest.raises(RecordError, match=r"nope\.npy: no such file"):
         load_record(tmp_path / "nope.npy")
@@ -314,12 +292,6 @@ def test_what_is_no_archive_of_arrays(tmp_path):
             read_npz(tmp_path / name)
 
 
-def test_a_pipe_is_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "x.npy")
-    with pytest.raises(RecordError, match="no regular file"):
-        load_record(tmp_path / "x.npy")
-
-
 @pytest.mark.parametrize(
     ("value", "message"),
     [
@@ -340,24 +312,11 @@ def test_only_arrays_are_saved_and_an_earlier_dump_stays(tmp_path, value, messag
     assert [file.name for file in tmp_path.iterdir()] == ["x.npy"]
 
 
-def test_a_full_disk_leaves_the_earlier_dump_and_nothing_else(tmp_path):
-    # A limit on the size of files stands in for a full disk: the write fails half-way all the same.
-    script = textwrap.dedent(
-        """
-        import resource, sys, numpy as np
-        from tipchain.errors import RecordError
-        from tipchain import save_record
-        save_record(sys.argv[1], {"old": np.arange(2)})
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-        try:
-            save_record(sys.argv[1], {"new": np.zeros(1_000_000)})
-        except RecordError as error:
-            print(error)
-        """
-    )
-    path = tmp_path / "x.npy"
-    done = completed([sys.executable, "-c", script, path], check=True)
-    assert done.stdout.startswith(f"{path}: cannot be written\n  found: File too large")
+def test_a_full_disk_leaves_the_earlier_dump_and_nothing_else(tmp_path, monkeypatch):
+    path = save_record(tmp_path / "x.npy", {"old": np.arange(2)})
+    monkeypatch.setattr(npy, "write_array_header_1_0", full_disk)
+    with pytest.raises(RecordError, match=r"x\.npy: cannot be written\n  found: No space left"):
+        save_record(path, {"new": np.zeros(2)})
     assert list(load_record(path).arrays) == ["old"]
     assert [file.name for file in tmp_path.iterdir()] == ["x.npy"]
 

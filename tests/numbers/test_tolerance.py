@@ -21,12 +21,6 @@ def test_a_bad_tolerance_is_refused_with_its_reason(arguments, message):
         Tolerance(**arguments)
 
 
-def test_all_stands_for_three_methods_in_reprod_logs_order():
-    assert Tolerance(method="all", threshold=1.0).methods == ("min", "max", "mean")
-    assert Tolerance(threshold=1.0).methods == ("mean",)
-    assert Tolerance(rtol=0.0, atol=0.0).methods == ()
-
-
 def test_a_tolerance_says_what_it_allows():
     assert str(Tolerance(threshold=1e-6)) == "mean <= 1e-06"
     assert str(Tolerance(rtol=1e-5, atol=1e-8, equal_nan=True)) == "rtol 1e-05, atol 1e-08, NaN equals NaN"

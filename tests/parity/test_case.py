@@ -9,8 +9,9 @@ from tipchain.cli import main
 from tipchain.core.blame import UsersError, tell
 from tipchain.core.files import find_root
 from tipchain.errors import InputError, UsageError
+from tipchain.frameworks.base import resolve
 from tipchain.modes import STAGES, Mode, parse_stages
-from tipchain.parity.case import load_case, resolve
+from tipchain.parity.case import load_case
 from tipchain.parity.settings import BackwardSettings, EnvelopeSettings
 
 GOOD = """\

@@ -26,16 +26,6 @@ from paddle import nn
 from tests.cases.tiny.tiny_paddle import Tiny
 
 
-class AwakeDropout(Tiny):
-    '''Drops in the exported program alone.'''
-
-    def forward(self, image):
-        hidden = paddle.flatten(self.features(image), 1)
-        if not paddle.in_dynamic_mode():
-            hidden = 2 * hidden * paddle.cast(paddle.rand(paddle.shape(hidden)) > 0.5, "float32")
-        return self.head(hidden)
-
-
 class FunctionalDropout(Tiny):
     '''Drops in eval mode too: the function's default.'''
 
@@ -149,11 +139,6 @@ def test_every_named_output_is_compared_whatever_the_order_of_the_program(side, 
     outputs = ("logits", "pair/0", "pair/1", "scores")
     keys = [f"paddle_inference/{name}@batch={size}" for size in (1, 2) for name in outputs]
     assert outcomes(judge(side, tmp_path, "Named", batch_sizes=(1, 2))) == dict.fromkeys(keys, "PASS")
-
-
-def test_a_layer_exported_in_train_mode_fails(side, tmp_path):
-    found = outcomes(judge(side, tmp_path, "AwakeDropout"))
-    assert found == {"paddle_inference/logits@batch=1": "FAIL", "paddle_inference/logits@batch=4": "FAIL"}
 
 
 def test_a_model_that_is_random_in_eval_mode_is_told(side, tmp_path):

@@ -42,28 +42,11 @@ def test_schedules_have_equal_curves(case, name, warmup):
     assert "100 rates, one per epoch" in verdicts["lr"].reason
 
 
-FAULTS = {
-    "warm-up one step longer": (
-        {"name": "constant", "warmup_steps": 5},
-        {"name": "constant", "warmup_steps": 6},
-        ["first differs at step 1: expected 0.02, actual 0.0166666667", "equal from step 6 on"],
-    ),
-    "per epoch instead of per iteration": (
-        {"name": "step", "step_size": 4},
-        {"name": "step", "step_size": 20},
-        ["first differs at step 4"],
-    ),
-    "no schedule": ({"name": "step", "step_size": 30}, {"name": "constant"}, ["first differs at step 30"]),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_wrong_schedule_is_described(case, fault):
-    right, wrong, words = FAULTS[fault]
-    verdicts = align("lr", with_args(case, **right), with_args(case, **wrong))
-    reason = failed(verdicts)["lr"]
-    for word in words:
-        assert word in reason, reason
+def test_a_wrong_schedule_is_described(case):
+    right, wrong = (with_args(case, name="constant", warmup_steps=steps) for steps in (5, 6))
+    reason = failed(align("lr", right, wrong))["lr"]
+    for words in ("first differs at step 1: expected 0.02, actual 0.0166666667", "equal from step 6 on"):
+        assert words in reason
 
 
 def curves(expected, actual):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from updates_bench import align, failed, outcomes, record_side
+from updates_bench import align, failed, outcomes, record_side, with_args
 
 from tipchain.errors import InputError, Outcome
 
@@ -22,10 +22,6 @@ EQUAL = {
 }
 
 
-def with_args(case, **args):
-    return replace(case, optimizer_args=args)
-
-
 @pytest.mark.parametrize("name", EQUAL)
 @pytest.mark.parametrize("stage", ["optimizer", "regularization"])
 def test_pairs_make_equal_updates(case, name, stage):
@@ -33,6 +29,7 @@ def test_pairs_make_equal_updates(case, name, stage):
     decays = stage == "optimizer" or "weight_decay" in EQUAL[name]
     assert outcomes(verdicts) == {Outcome.PASS if decays else Outcome.SKIP}
     assert len(verdicts) == (55 if stage == "optimizer" else 12 if decays else 1)
+    assert decays or "neither side decays any parameter" in verdicts["decayed"].reason
 
 
 FAULTS = {

@@ -1,6 +1,5 @@
-"""How a stage trains: which samples in which order, when the schedule is stepped, what is evaluated; no framework is needed."""
+"""How a stage trains: which samples in which order, when the schedule is stepped; no framework is needed."""
 
-from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,15 +22,6 @@ class Framework:
 
     def array(self, value):
         return np.asarray(value)
-
-    def set_training(self, model, training):
-        self.asked.append(f"training {training}")
-
-    @contextmanager
-    def shared_statistics(self, model):
-        self.asked.append("shared statistics")
-        yield
-        self.asked.append("own statistics")
 
 
 class Trainer:

@@ -44,7 +44,8 @@ TORCH = {
     "THIRD": "head",
     "SECOND": "self.attn(hidden, hidden, hidden)[0]",
     "LAYERS": "self.rnn = nn.LSTM(6, 4, 2, batch_first=True, bidirectional=True); "
-    "self.attn = nn.MultiheadAttention(8, 2, batch_first=True); self.head = nn.Linear(8, 8)",
+    "self.attn = nn.MultiheadAttention(8, 2, batch_first=True); self.head = nn.Linear(8, 8); "
+    "self.pooler = nn.Linear(3, 3)",
 }
 PADDLE = {
     "NAME": "paddle",
@@ -65,7 +66,7 @@ CASE = """
     sides:
       torch: {model: "packed_torch:build_model", loss: "packed_torch:build_loss", optimizer: "packed_torch:build_optimizer"}
       paddle: {model: "packed_paddle:build_model", loss: "packed_paddle:build_loss", optimizer: "packed_paddle:build_optimizer"}
-    weights: {torch: own.pth}
+    weights: {torch: own.pth, ignore: [pooler], names: {head: fc}}
     inputs:
       clip: {shape: [4, 5, 6], dtype: float32, seed: 0}
       label: {shape: [4], dtype: int64, high: 8}
@@ -77,22 +78,15 @@ CASE = """
 
 @pytest.fixture
 def case(both, tmp_path):
-    return write_case(both, tmp_path)
-
-
-def write_case(both, tmp_path, more="", weights="{torch: own.pth}", name="packed"):
-    """Write the two sides, modules called after ``name``, and the case; ``more`` is what only torch's model declares."""
     for side, words in (("torch", TORCH), ("paddle", PADDLE)):
         text = textwrap.dedent(NET)
         for old, new in words.items():
-            text = text.replace(old, new + more if (side, old) == ("torch", "LAYERS") else new)
-        (tmp_path / f"{name}_{side}.py").write_text(text + STEPS[side])
+            text = text.replace(old, new)
+        (tmp_path / f"packed_{side}.py").write_text(text + STEPS[side])
     (tmp_path / "pyproject.toml").touch()
-    (tmp_path / "case.yaml").write_text(
-        textwrap.dedent(CASE).replace("{torch: own.pth}", weights).replace("packed", name)
-    )
+    (tmp_path / "case.yaml").write_text(textwrap.dedent(CASE))
     scope: dict = {}
-    exec((tmp_path / f"{name}_torch.py").read_text(), scope)
+    exec((tmp_path / "packed_torch.py").read_text(), scope)
     both.torch.manual_seed(1)
     both.torch.save(scope["build_model"]().state_dict(), tmp_path / "own.pth")
     return load_case(tmp_path / "case.yaml")
@@ -100,10 +94,6 @@ def write_case(both, tmp_path, more="", weights="{torch: own.pth}", name="packed
 
 @pytest.fixture
 def prepared(case, monkeypatch):
-    return prepare_here(case, monkeypatch)
-
-
-def prepare_here(case, monkeypatch):
     """Return the stages' needs, with the weights made in this process."""
     from tipchain.parity import weights
 
@@ -111,48 +101,27 @@ def prepare_here(case, monkeypatch):
         return subprocess.CompletedProcess(command, weights.main(command[-2:]), "", "")
 
     monkeypatch.setattr(weights.subprocess, "run", here)
-    stages = ("forward", "loss", "backward")
     mode = Mode("lite_train_lite_infer")
-    return weights.prepare(case, mode, stages, case.root, ("torch", "paddle"), None)
+    return weights.prepare(case, mode, case.stages, case.root, ("torch", "paddle"), None)
 
 
-def record(case, prepared, folder):
-    """Record both sides in this process and return what each stage came to."""
-    folder.mkdir()
+def test_gradients_of_packed_and_renamed_layers_are_compared_and_what_the_case_ignores_is_not(case, prepared, tmp_path):
+    names = json.loads(next(case.root.rglob("paddle.json")).read_text())["facts"]["names"]
+    assert {"rnn": "lstm", "attn": "mixer", "head": "fc"}.items() <= names.items()
+    (tmp_path / "run").mkdir()
     events = []
     for side in ("torch", "paddle"):
-        stages = ("forward", "loss", "backward")
-        given = {"reseed": case.reseed, "needs": {one: prepared.needs(one, side) for one in stages}}
+        given = {"reseed": case.reseed, "needs": {one: prepared.needs(one, side) for one in case.stages}}
         data = {"train_data": str(prepared.train_data), "eval_data": str(prepared.eval_data)}
-        job = recording_job(*stages, side=side, case=str(case.path), folder=str(folder), **given, **data)
+        folder = str(tmp_path / "run")
+        job = recording_job(*case.stages, side=side, case=str(case.path), folder=folder, **given, **data)
         run_job(parse_as(RecordingJob, as_json(job)), events.append)
-    return [event for event in events if event["event"] == "end"]
-
-
-def test_gradients_of_packed_and_renamed_layers_are_compared(case, prepared, tmp_path):
-    entry = json.loads(next(case.root.rglob("paddle.json")).read_text())
-    assert entry["facts"]["names"] == {"rnn": "lstm", "attn": "mixer", "head": "fc"}
-    ends = record(case, prepared, tmp_path / "run")
-    assert all(event["ok"] for event in ends), ends
-    for stage in ("forward", "loss", "backward"):
+    assert all(event["ok"] for event in events if event["event"] == "end"), events
+    for stage in case.stages:
         verdicts = judge_stage(stage, tmp_path / "run", Rules.of(case)).verdicts
         assert verdicts
         assert all(one.outcome is Outcome.PASS for one in verdicts), [str(one) for one in verdicts]
     subjects = {one.subject for one in verdicts}
     assert any("attn.in_proj_weight" in one for one in subjects)
     assert any("rnn.weight_hh_l1_reverse" in one for one in subjects)
-
-
-def test_what_a_case_ignores_is_not_compared(both, tmp_path, monkeypatch):
-    case = write_case(
-        both,
-        tmp_path,
-        "; self.pooler = nn.Linear(3, 3)",
-        "{torch: own.pth, ignore: [pooler], names: {head: fc}}",
-        name="ignoring",
-    )
-    ends = record(case, prepare_here(case, monkeypatch), tmp_path / "run")
-    assert all(event["ok"] for event in ends), ends
-    verdicts = judge_stage("backward", tmp_path / "run", Rules.of(case)).verdicts
-    assert all(one.outcome is Outcome.PASS for one in verdicts), [str(one) for one in verdicts]
-    assert not any("pooler" in one.subject for one in verdicts)
+    assert not any("pooler" in one for one in subjects)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
+from test_structure import leaf
 
-from tipchain.weights.structure import Leaf, match_by_structure
+from tipchain.weights.structure import match_by_structure
 
 SHORT = {
     "query": "q", "key": "k", "value": "v", "out_proj": "out", "fc1": "linear_1", "fc2": "linear_2", "norm1": "ln_1",
@@ -159,8 +160,7 @@ def leaves(node):
     found, truth = [], {}
     for layer, path in walk(node):
         for name, shape in layer.shapes.items():
-            whole = (*path.split("."), name)
-            found.append(Leaf(path=whole, own_path=whole, kind=layer.kind, shape=shape, text=".".join(whole)))
+            found.append(leaf(path, layer.kind, shape, name))
             truth[found[-1].name] = f"{layer.source}.{name}"
     return found, truth
 
@@ -173,7 +173,7 @@ def compare(seed, changes):
     torch, _ = leaves(source)
     paddle, truth = leaves(port_of(rng, source, changes))
     found = match_by_structure(torch, paddle)
-    wrong = [pair for pair in found.pairs if truth[pair.actual.name] != pair.expected.name]
+    wrong = [one.name for one, other in found.pairs.items() if truth[other.name] != one.name]
     return wrong, found, len(found.pairs) == len(torch)
 
 
@@ -210,7 +210,7 @@ def test_where_nothing_tells_a_wrong_match_is_marked():
     marked = 0
     for seed in range(40):
         wrong, found, _ = compare(seed, [both, lambda *_: None])
-        assert all(any(f"{pair.expected.name}.".startswith(f"{one}.") for one, _ in found.by_order) for pair in wrong)
+        assert all(any(f"{name}.".startswith(f"{one}.") for one, _ in found.by_order) for name in wrong)
         marked += len(wrong)
     assert marked, "else this test shows nothing"
 
@@ -224,14 +224,13 @@ def test_matrices_of_own_classes_go_to_their_layers(share):
         remember(source)
         torch, _ = leaves(source)
         paddle, truth = leaves(port_of(rng, source, CHANGES["one of all"]))
-        owned = {path for path in sorted({leaf.path[:-1] for leaf in torch}) if rng.random() < share}
+        owned = {path for path in sorted({one.layer.path for one in torch}) if rng.random() < share}
         torch = [
-            replace(leaf, kind="own", shape=leaf.shape[::-1])
-            if leaf.kind == "Linear" and leaf.path[:-1] in owned
-            else leaf
-            for leaf in torch
+            leaf(one.layer.path, "own", one.slot.shape[::-1], one.slot.leaf)
+            if one.layer.kind == "Linear" and one.layer.path in owned
+            else one
+            for one in torch
         ]
-        wrong = [
-            pair for pair in match_by_structure(torch, paddle).pairs if truth[pair.actual.name] != pair.expected.name
-        ]
-        assert not wrong, f"seed {seed}: {wrong[0].expected.name} -> {wrong[0].actual.name}"
+        pairs = match_by_structure(torch, paddle).pairs
+        wrong = [one.name for one, other in pairs.items() if truth[other.name] != one.name]
+        assert not wrong, f"seed {seed}: {wrong}"

@@ -71,9 +71,9 @@ def run(args: argparse.Namespace) -> int:
         raise
     print(say(escaped_lines(str(done.match))), end="\n" if str(done.match) else "")
     kept = "as the torch model has it, for Paddle has none" if back else "left behind, for Paddle has none"
-    constant = [name for name in done.kept if name not in done.match.left]
-    for leaf in dict.fromkeys(name.rpartition(".")[2] for name in constant):
-        count = sum(name.rpartition(".")[2] == leaf for name in constant)
+    known = {*done.match.slots, *done.match.tied, *done.match.left}
+    constant = [name.rpartition(".")[2] for name in torch_model.state_dict() if name not in known]
+    for leaf, count in ((leaf, constant.count(leaf)) for leaf in dict.fromkeys(constant)):
         print(say(f"{escaped(leaf)} ({count} times): {kept}"))
     written = args.torch if back else args.paddle
     print(say(f"wrote {written}: {len(done.match.slots)} torch tensors converted and verified by loading"))

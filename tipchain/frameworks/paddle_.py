@@ -33,7 +33,7 @@ from tipchain.frameworks.base import (
 from tipchain.frameworks.randomness import Draws, attributes, switched_off
 from tipchain.modes import Device
 from tipchain.weights.files import load_paddle_weights, view_of
-from tipchain.weights.sides import TensorSlot, divide, dtype_name, stack, torch_view
+from tipchain.weights.sides import TensorSlot, assemble, divide, dtype_name, stack, torch_view
 
 # Paddle's batches, made to end where a sample cannot be read.
 #
@@ -621,8 +621,7 @@ class PaddleFramework(LoadedFramework):
         """Return torch's array of a slot: of its parts, or of tensors of their layout; ``shared``: perhaps their own memory."""
         tensors = [part.tensor for part in slot.parts] if given is None else given
         if shared:
-            views = [self.view(one) for one in tensors]
-            return stack([one.T if part.transpose else one for part, one in zip(slot.parts, views, strict=True)], slot)
+            return assemble([self.view(one) for one in tensors], slot)
         # Paddle's kernel transposes in half of the time that numpy.ascontiguousarray takes for it, and into new memory.
         pieces = [
             self.view(self.paddle.t(tensor.detach()).contiguous()) if part.transpose else self.array(tensor)

@@ -212,8 +212,6 @@ def _is_wide(expected: np.dtype[np.generic], actual: np.dtype[np.generic]) -> bo
 
 
 class _Scan:
-    __slots__ = tuple("equal_nan largest least nan_at nans needed odd_infs rtol size total worst_at".split())
-
     def __init__(self, rtol: float, equal_nan: bool) -> None:
         self.rtol, self.equal_nan = rtol, equal_nan
         self.worst_at = 0

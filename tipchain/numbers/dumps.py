@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from reprlib import repr as brief
 from stat import S_ISREG
 from typing import IO, Any, TypeAlias
 from zipfile import BadZipFile, ZipFile
@@ -23,7 +24,7 @@ from tipchain.core.files import atomic_write, replacing_path
 from tipchain.core.json_text import parse_json
 from tipchain.core.machine import collector_resting
 from tipchain.errors import RecordError, UsageError
-from tipchain.framework_types import Array, Nested
+from tipchain.framework_types import Array
 from tipchain.numbers.pickle_stream import (
     DAMAGED,
     Bytes,
@@ -31,7 +32,6 @@ from tipchain.numbers.pickle_stream import (
     Span,
     StreamedArray,
     StreamReader,
-    brief,
     checked,
     dtype_of,
     map_file,
@@ -137,7 +137,8 @@ def _parse(data: Bytes) -> Tree | Array:
         raise Refused("a pickled object that is no 0-d object array")
     root = outer.value[0]
     if not isinstance(root, dict):
-        raise Refused(f"a pickled {'array' if isinstance(root, StreamedArray) else _kind(root)}")
+        kind = "bytes" if isinstance(root, Span) else type(root).__name__
+        raise Refused(f"a pickled {'array' if isinstance(root, StreamedArray) else kind.lstrip('_')}")
     tree: Tree = stream.finish(root)
     return tree
 
@@ -168,20 +169,7 @@ def _header(data: Bytes) -> tuple[dict[str, object], int]:
 
 class _DumpStream(StreamReader):
     containers = (dict,)
-
-    def value(self, value: object, path: str) -> Nested:
-        """Return an array or a number of a dump; refuse everything else."""
-        if isinstance(value, StreamedArray):
-            if not isinstance(value.value, np.ndarray):
-                raise Refused(f"an unfinished or object array at {brief(path)}")
-            return value.value
-        if isinstance(value, (bool, int, float, np.generic)):
-            return value
-        raise Refused(f"a value of type {_kind(value)} at {brief(path)}")
-
-
-def _kind(value: object) -> str:
-    return "bytes" if isinstance(value, Span) else type(value).__name__.lstrip("_")
+    scalars = (bool, int, float, np.generic)
 
 
 # Write a dict of arrays as ``numpy.save`` does, without copying the arrays.
@@ -315,21 +303,21 @@ def flatten(tree: Mapping[Any, Any]) -> dict[str, Array]:
         UsageError: two arrays have the same path (``{"a/b": x, "a": {"b": y}}``).
     """
     arrays: dict[str, Array] = {}
-    _add_flat(arrays, tree, "")
+
+    def add(inner: Mapping[Any, Any], prefix: str) -> None:
+        for key, value in inner.items():
+            path, array = f"{prefix}{key}", value
+            if not isinstance(value, np.ndarray) and isinstance(value, Mapping):
+                if value:
+                    add(value, f"{path}/")
+                    continue
+                path, array = f"{path}/", np.empty(0)
+            if path in arrays:
+                raise UsageError(f"two arrays are called {path!r}, so only one of them could be compared")
+            arrays[path] = np.asarray(array)
+
+    add(tree, "")
     return arrays
-
-
-def _add_flat(arrays: dict[str, Array], tree: Mapping[Any, Any], prefix: str) -> None:
-    for key, value in tree.items():
-        path, array = f"{prefix}{key}", value
-        if not isinstance(value, np.ndarray) and isinstance(value, Mapping):
-            if value:
-                _add_flat(arrays, value, f"{path}/")
-                continue
-            path, array = f"{path}/", np.empty(0)
-        if path in arrays:
-            raise UsageError(f"two arrays are called {path!r}, so only one of them could be compared")
-        arrays[path] = np.asarray(array)
 
 
 def save_record(path: str | PathLike[str], arrays: Mapping[Any, Any], meta: Mapping[str, object] | None = None) -> Path:
@@ -345,7 +333,6 @@ def save_record(path: str | PathLike[str], arrays: Mapping[Any, Any], meta: Mapp
     Raises:
         RecordError: a value is not an array of numbers, or the disk is full or read-only.
     """
-    # As numpy.save does, which adds the suffix.
     file = Path(path)
     if not file.name.endswith(".npy"):
         file = file.with_name(f"{file.name}.npy")

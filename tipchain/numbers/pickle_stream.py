@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import mmap
 import re
-import reprlib
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from reprlib import repr as brief
 from stat import S_ISREG
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
@@ -108,11 +108,6 @@ def map_file(path: Path) -> Bytes:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
 
 
-def brief(value: object) -> str:
-    """Return a short text of a stream's value, however large the value is."""
-    return reprlib.repr(value)
-
-
 def dtype_of(code: object) -> np.dtype[np.generic]:
     """Return the dtype of a code such as ``<f4``; refuse structured and unsized ones."""
     if not isinstance(code, str) or not _DTYPE.fullmatch(code):
@@ -158,6 +153,7 @@ class StreamReader:
         names: the names that a stream may mention, as ``module name``, to ours.
         calls: what is done where a stream calls one of these.
         containers: of ``dict``, ``list`` and ``tuple`` those that may stand in a finished value.
+        scalars: what else may stand there, besides arrays.
     """
 
     names: ClassVar[Mapping[str, str]] = MappingProxyType(
@@ -172,6 +168,7 @@ class StreamReader:
         }
     )
     containers: ClassVar[tuple[type, ...]] = (dict, list, tuple)
+    scalars: ClassVar[tuple[type, ...]] = (type(None), bool, int, float, complex, str, bytes, np.generic)
 
     def __init__(self, data: Bytes, start: int = 0) -> None:
         self.data, self.at = data, start
@@ -331,14 +328,17 @@ class StreamReader:
 
     def value(self, value: Streamed, path: str) -> Streamed:
         """Return the finished form of a value that is neither a container nor an array; its path is for messages."""
-        if isinstance(value, StreamedArray) and isinstance(value.value, np.ndarray):
+        if isinstance(value, StreamedArray):
+            if not isinstance(value.value, np.ndarray):
+                raise Refused(f"an unfinished or object array at {brief(path)}")
             return value.value
-        if isinstance(value, Span):
+        if isinstance(value, Span) and bytes in self.scalars:
             self.spend(value.stop - value.start)
             return self._bytes_of(value)
-        if value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.generic)):
+        if isinstance(value, self.scalars):
             return value
-        raise Refused(f"a value of type {type(value).__name__.lstrip('_')} at {brief(path)}")
+        kind = "bytes" if isinstance(value, Span) else type(value).__name__
+        raise Refused(f"a value of type {kind.lstrip('_')} at {brief(path)}")
 
     def as_it_is(self, items: Streamed = ()) -> Streamed:
         """Return the container that a stream makes another kind of container of."""
@@ -481,10 +481,6 @@ class StreamReader:
             raise Refused("a subclass of ndarray")
         return StreamedArray()
 
-    def _call_dtype(self, code: Streamed, *_: Streamed) -> _Dtype:
-        dtype = dtype_of(code)
-        return _Dtype(dtype if dtype.kind == "O" else checked(dtype))
-
     def _call_encode(self, text: Streamed, encoding: Streamed) -> bytes:
         # Protocol 2 has no bytes: Python writes them as text that latin-1 turns back.
         if encoding not in ("latin1", "latin-1") or not isinstance(text, str):
@@ -506,7 +502,7 @@ class StreamReader:
             "_frombuffer": lambda reader, content, dtype, shape, order: reader._array(
                 shape, dtype, order == "F", content
             ),
-            "dtype": _call_dtype,
+            "dtype": lambda _, code, *_more: _Dtype(dtype_of(code)),
             "encode": _call_encode,
             "bytes": lambda _: b"",
             "OrderedDict": _call_ordered_dict,

@@ -52,9 +52,6 @@ ULPS = 16
 meets the kinks of ReLUs as often as a port whose every operation rounds otherwise."""
 
 
-# What difference is accepted, and the default for every tensor of every stage.
-
-
 Method = Literal["mean", "min", "max", "all"]
 METHODS: tuple[Method, ...] = ("mean", "min", "max", "all")
 
@@ -117,9 +114,6 @@ class Tolerance:
 
     def __str__(self) -> str:
         return self._text
-
-
-# The default tolerance of every tensor of every stage; a case may name others, looser ones with a reason.
 
 
 EXACT = Tolerance(method="max", threshold=0.0)

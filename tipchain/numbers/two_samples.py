@@ -6,19 +6,17 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from math import sqrt
 from statistics import fmean, variance
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from tipchain.errors import UsageError
 
-# Do two samples come from one distribution? Tests that need nothing but numpy and repeat bit for bit.
-#
-# Each is exact, or errs on the side of "no difference", for any distribution: none assumes a normal one. Samples are finite
-# values ``[n]`` of the reference and ``[m]`` of the port.
+# Tests that need nothing but numpy and repeat bit for bit. Each is exact, or errs on the side of "no difference", for any
+# distribution: none assumes a normal one. Samples are finite values ``[n]`` of the reference and ``[m]`` of the port.
 
 
 Array = npt.NDArray[np.floating]
@@ -122,8 +120,6 @@ def kurtosis(values: Array) -> float:
     return float(np.mean(deviations**4) / np.mean(deviations**2) ** 2)
 
 
-# Whether two groups of training runs end with equal metrics: equivalent, different, or not enough runs to say.
-#
 # Two one-sided tests (D. J. Schuirmann 1987, doi 10.1007/BF01068419) with Welch's standard error and degrees of freedom
 # (B. L. Welch 1947, doi 10.1093/biomet/34.1-2.28), written as one confidence interval of the difference of the means.
 
@@ -136,14 +132,6 @@ MOST_RUNS = 100_000
 """More runs than these are not planned for."""
 
 
-class Answer(Enum):
-    """The answer that two groups of runs give."""
-
-    EQUIVALENT = "equivalent"
-    DIFFERENT = "different"
-    NOT_ENOUGH_RUNS = "not enough runs"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equivalence:
     """The answer and its figures, in the metric's units.
@@ -154,7 +142,7 @@ class Equivalence:
         more: runs a side still needed; None where it cannot be told or would be more than `MOST_RUNS`.
     """
 
-    answer: Answer
+    answer: Literal["equivalent", "different", "not enough runs"]
     difference: float
     low: float
     high: float
@@ -183,25 +171,21 @@ def judge_runs(reference: Sequence[float], port: Sequence[float], margin: float,
         raise UsageError(f"{len(reference)} and {len(port)} runs: at least 2 a side are needed")
     if not margin > 0:
         raise UsageError(f"the margin must be above 0, found {margin}")
-    variances = tuple(max(variance(runs), step**2 / 12) for runs in (reference, port))
-    counts = len(reference), len(port)
-    error, freedom = _welch((variances[0], variances[1]), counts)
-    difference = fmean(port) - fmean(reference)
-    reach = _quantile(freedom, 1 - ALPHA) * error if error else 0.0
+    variances = [max(variance(runs), step**2 / 12) for runs in (reference, port)]
+    counts = [len(reference), len(port)]
+    difference, reach = fmean(port) - fmean(reference), _reach(variances, counts, 1 - ALPHA)
     low, high = difference - reach, difference + reach
     if -margin <= low and high <= margin:
-        answer, more = Answer.EQUIVALENT, None
-    elif low > margin or high < -margin:
-        answer, more = Answer.DIFFERENT, None
-    else:
-        answer = Answer.NOT_ENOUGH_RUNS
-        more = 1
-        for assumed in (0.0, difference):
-            needed = runs_needed((variances[0], variances[1]), assumed, margin)
-            if needed is None or needed > min(counts):
-                more = None if needed is None else needed - min(counts)
-                break
-    return Equivalence(answer=answer, difference=difference, low=low, high=high, more=more)
+        return Equivalence(answer="equivalent", difference=difference, low=low, high=high)
+    if low > margin or high < -margin:
+        return Equivalence(answer="different", difference=difference, low=low, high=high)
+    more: int | None = 1
+    for assumed in (0.0, difference):
+        needed = runs_needed(variances, assumed, margin)
+        if needed is None or needed > min(counts):
+            more = None if needed is None else needed - min(counts)
+            break
+    return Equivalence(answer="not enough runs", difference=difference, low=low, high=high, more=more)
 
 
 def grid_step(values: Sequence[float], samples: int) -> float:
@@ -212,35 +196,29 @@ def grid_step(values: Sequence[float], samples: int) -> float:
     return 100 / samples if all(abs(one - round(one)) <= 1e-3 for one in counts) else 0.0  # float32 rounds
 
 
-def _welch(variances: tuple[float, float], counts: tuple[int, int]) -> tuple[float, float]:
-    """Return the standard error of the difference of two means, and its degrees of freedom."""
+def _reach(variances: Sequence[float], counts: Sequence[int], *probabilities: float) -> float:
+    """Return quantiles of the difference of two means, added up, in its units."""
+    from scipy import special
+
     shares = [value / count for value, count in zip(variances, counts, strict=True)]
     total = sum(shares)
     if not total > 0:
-        return 0.0, float(sum(counts) - 2)
+        return 0.0
     scatter = sum((share / total) ** 2 / (count - 1) for share, count in zip(shares, counts, strict=True))
-    return sqrt(total), 1 / scatter
+    return sqrt(total) * sum(float(special.stdtrit(1 / scatter, one)) for one in probabilities)
 
 
-def runs_needed(variances: tuple[float, float], difference: float, margin: float) -> int | None:
+def runs_needed(variances: Sequence[float], difference: float, margin: float) -> int | None:
     """Return the fewest runs a side that answer with probability `POWER` at an assumed true difference, or None.
 
     Source: S. A. Julious 2004, doi 10.1002/sim.1783.
     """
 
     def answers(count: int) -> bool:
-        error, freedom = _welch(variances, (count, count))
         # Without a difference the interval may reach over the margin at either end.
         chance = POWER if difference else (1 + POWER) / 2
-        reach = _quantile(freedom, 1 - ALPHA) + _quantile(freedom, chance) if error else 0.0
-        return error * reach < abs(margin - abs(difference))
+        return _reach(variances, (count, count), 1 - ALPHA, chance) < abs(margin - abs(difference))
 
     counts = range(2, MOST_RUNS + 1)
     place = bisect_left(counts, True, key=answers)
     return counts[place] if place < len(counts) else None
-
-
-def _quantile(freedom: float, probability: float) -> float:
-    from scipy import special
-
-    return float(special.stdtrit(freedom, probability))

@@ -212,9 +212,6 @@ def _worst(diff: TensorDiff, word: str = "worst") -> str:
     return f"{word}{place}: expected {expected}, actual {actual}"
 
 
-# Verdicts as JSON.
-
-
 LEFT_OUT = ("share", "accepted")
 """Keys that the JSON lacks where there is nothing to tell."""
 
@@ -225,9 +222,6 @@ def render_verdicts(verdicts: Iterable[Verdict]) -> list[dict[str, object]]:
         {name: value for name, value in as_json(verdict).items() if name not in LEFT_OUT or value not in (None, "")}
         for verdict in verdicts
     ]
-
-
-# Diff logs: reprod_log's lines, written once to a file and once to a stream.
 
 
 PASSED, FAILED = "diff check passed", "diff check failed"

@@ -398,9 +398,6 @@ class _Scribe:
         return report
 
 
-# Record, compare and judge.
-
-
 def align(
     request: AlignRequest, listener: Callable[[Judged], None] = lambda _: None, progress: Progress | None = None
 ) -> list[Judged]:

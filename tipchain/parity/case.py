@@ -12,7 +12,7 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from msgspec import Meta
 
@@ -42,12 +42,10 @@ from tipchain.parity.settings import (
     read_settings,
 )
 
-# What an alignment case holds.
-
-
 SIDES = ("torch", "paddle")
 BUILDERS = ("model", "loss", "optimizer", "scheduler", "dataset", "metric", "loader", "augmentation")
 DTYPES = ("float32", "float64", "float16", "int64", "int32", "uint8", "bool")
+Seeded = TypeVar("Seeded", "Case", "Override")
 LABEL = "label"
 """The input that goes to the loss instead of the model."""
 
@@ -233,21 +231,8 @@ class Case:
         """Return the case with ``by`` added to its seed and to those of weights and fake inputs, in overrides too."""
         if not by:
             return self
-        return replace(
-            self,
-            seed=self.seed + by,
-            weights=replace(self.weights, seed=self.weights.seed + by),
-            inputs=_reseeded(self.inputs, by),
-            overrides={
-                stage: replace(
-                    one,
-                    weights=one.weights and replace(one.weights, seed=one.weights.seed + by),
-                    inputs=one.inputs and _reseeded(one.inputs, by),
-                )
-                for stage, one in self.overrides.items()
-            },
-            reseed=self.reseed + by,
-        )
+        overrides = {stage: _reseeded(one, by) for stage, one in self.overrides.items()}
+        return replace(_reseeded(self, by), seed=self.seed + by, overrides=overrides, reseed=self.reseed + by)
 
     def for_stage(self, stage: str) -> Case:
         """Return the case as ``stage`` sees it: itself, or with overrides applied, the same one for all stages that have equal ones."""
@@ -283,8 +268,10 @@ class Case:
         return 1 if self.train.benchmark else self.mode_settings(mode).seeds or self.train.seeds
 
 
-def _reseeded(inputs: Mapping[str, InputSpec], by: int) -> Mapping[str, InputSpec]:
-    return {name: replace(spec, seed=spec.seed + by) for name, spec in inputs.items()}
+def _reseeded(one: Seeded, by: int) -> Seeded:
+    weights = one.weights and replace(one.weights, seed=one.weights.seed + by)
+    inputs = one.inputs and {name: replace(spec, seed=spec.seed + by) for name, spec in one.inputs.items()}
+    return replace(one, weights=weights, inputs=inputs)
 
 
 # The case's ``inputs``: what both sides are fed where no data are wanted.
@@ -369,9 +356,6 @@ def _shapes(one: Reader) -> tuple[tuple[int, ...], ...]:
     if len(set(found)) < len(found):
         raise one.error("shapes", "names a shape twice", found=[*map(list, found)], expected="different shapes")
     return tuple(found)
-
-
-__all__ = ["SIDES", "STAGES", "Case", "Side", "load_case", "resolve"]
 
 
 def load_case(path: str | Path, reseed: int = 0) -> Case:

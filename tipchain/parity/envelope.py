@@ -22,8 +22,6 @@ import numpy as np
 from tipchain.errors import InputError
 from tipchain.framework_types import Array
 
-# How far a loss curve may be from the reference's, measured on the reference itself.
-#
 # Runs of the reference whose initial parameters are a few units in the last place apart show how rounding alone grows while
 # a model trains. The largest ``|difference|`` of their losses from the unperturbed run's, up to and with each step, is
 # the envelope; a port's losses stay within a few times it, those of a wrong port soon do not.

@@ -23,8 +23,6 @@ from tipchain.framework_types import Array, Options
 from tipchain.modes import DIGITS, MINI_UCF, NONE
 from tipchain.parity.case import LABEL, Case, InputSpec
 
-# Fake inputs: what both sides are fed where no data are wanted.
-
 
 def make_inputs(case: Case, number: int = 0) -> dict[str, Array]:
     """Return the case's fake inputs: standard normal floats, uniform integers, from NumPy's seeded generator.

@@ -211,9 +211,6 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-# A recording process as its parent sees it: start, events, deadline, end.
-
-
 class RecordingSide:
     """One side: the process that records it, how each stage ended (None: well; else the message), and its sources.
 

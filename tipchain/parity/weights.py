@@ -325,8 +325,8 @@ def prepare_variants(
             except InputError as error:
                 found[folder] = error
                 continue
-            if force:
-                _forget(folder)
+            for side in SIDES if force else ():
+                (folder / f"{side}.json").unlink(missing_ok=True)
             if not all(find_entry((folder / f"{side}.json"), keys[side], case.root) for side in sides):
                 jobs.append(
                     _Job(
@@ -382,11 +382,6 @@ def _identity(case: Case, side: str) -> list[Json] | None:
     except OSError as error:
         found = error.strerror or error
         raise WeightsError("cannot be read", file=path, key=f"weights.{side}", found=found) from error
-
-
-def _forget(folder: Path) -> None:
-    for side in SIDES:
-        (folder / f"{side}.json").unlink(missing_ok=True)
 
 
 def _files(folder: Path, sides: Sequence[str]) -> WeightFiles:
@@ -463,7 +458,8 @@ def make(job: _Job) -> None:
     model = framework.build(open_builder(case, "torch", "model"), case.model_args)
     kept = find_entry(folder / "torch.json", job.keys["torch"], case.root)
     if kept is None:
-        _forget(folder)
+        for side in SIDES:
+            (folder / f"{side}.json").unlink(missing_ok=True)
         if case.weights.torch is None:
             initialize(case, model, Path(job.train_data))
             import torch
@@ -490,14 +486,14 @@ def _keep(job: _Job, side: str, path: Path, root: Path, facts: JsonObject) -> No
 def _convert(case: Case, torch_model: object, torch_path: Path, paddle_path: Path) -> dict[str, str]:
     """Write the Paddle file; return the names under which the port's tensors are torch's."""
     from tipchain.weights.convert import convert_file
-    from tipchain.weights.files import load_paddle_weights, write_paddle_file
+    from tipchain.weights.files import load_paddle_weights, write_weights
     from tipchain.weights.matching import UnmatchedError, match_models
 
     port, own = load_framework("paddle").build(open_builder(case, "paddle", "model"), case.model_args), case.weights
     if own.paddle is None:
         return dict(convert_file(torch_model, torch_path, port, paddle_path, own.names, own.ignore).match.names)
     load_paddle_weights(port, own.paddle)
-    write_paddle_file(port, {name: tensor.numpy() for name, tensor in port.state_dict().items()}, paddle_path)
+    write_weights("paddle", port, {name: tensor.numpy() for name, tensor in port.state_dict().items()}, paddle_path)
     try:
         return dict(match_models(torch_model, port, own.names, own.ignore).names)
     except UnmatchedError as error:

@@ -6,39 +6,22 @@ Both models must be given: the type of each layer decides how its tensors are st
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from tipchain.framework_types import Array, Model, Tensor
-from tipchain.weights.files import (
-    array_of,
-    misfits,
-    read_paddle_file,
-    read_torch_state,
-    tensor_of,
-    write_paddle_file,
-    write_torch_file,
-)
+from tipchain.weights.files import array_of, misfits, read_paddle_file, read_torch_state, tensor_of, write_weights
 from tipchain.weights.matching import Match, UnmatchedError, match_models, refuse
-from tipchain.weights.sides import TensorSlot, assemble, divide, dtype_name
+from tipchain.weights.sides import assemble, divide, dtype_name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Converted:
-    """A converted state dict.
-
-    Attributes:
-        state: tensors by name: arrays for Paddle (bfloat16 as its bits, uint16), tensors for torch.
-        match: how the two models belong together.
-        kept: torch's names of what Paddle does not have (``num_batches_tracked``, what is ignored): left behind on the
-            way to Paddle, and on the way back as the torch model has it.
-    """
+class Converted(NamedTuple):
+    """A state dict (for Paddle of arrays, bfloat16 as its bits), and how the models belong together."""
 
     state: Mapping[str, Array]
     match: Match
-    kept: tuple[str, ...]
 
 
 def to_paddle(
@@ -61,34 +44,26 @@ def to_paddle(
         WeightsError: unknown or missing keys, tensors that could not be matched, or shapes or dtypes that do not fit;
             all of them are listed.
     """
-    match = _match(
-        torch_model, paddle_model, names, ignore, misfits(state, torch_model.state_dict(), "the torch model")
-    )
-    problems: list[str] = []
+    own, strange = paddle_model.state_dict(), misfits(state, torch_model.state_dict(), "the torch model")
+    match, problems = _match(torch_model, paddle_model, names, ignore, strange)
     result: dict[str, Array] = {}
     for name, slot in match.slots.items():
-        if problem := _misfit(name, dtype_name(state[name]), slot):
-            problems.append(problem)
-            continue
         for part, array in zip(slot.parts, divide(array_of(state[name]), slot), strict=True):
-            if part.names[0] in result and not _equal(result[part.names[0]], array):
+            if part.names[0] in result and result[part.names[0]].tobytes() != array.tobytes():
                 problems.append(
                     f"shared: {part.names[0]} is one tensor in the port, but {name} and another tensor of torch's differ"
                 )
             result.update(dict.fromkeys(part.names, array))
-    for slot in match.zeros:
-        for part in slot.parts:
-            array = np.zeros(tuple(part.tensor.shape), slot.dtype if slot.dtype != "bfloat16" else np.uint16)
-            result.update(dict.fromkeys(part.names, array))
-    own = paddle_model.state_dict()
-    result.update((name, own[name].numpy()) for name in match.kept)
+    zeros = (name for slot in match.zeros for part in slot.parts for name in part.names)
+    result |= {name: np.zeros_like(own[name].numpy()) for name in zeros}
+    result |= {name: own[name].numpy() for name in match.kept}
     problems += [
         f"tied: {name} and {other} are one tensor in the torch model, but differ in the file"
         for name, other in match.tied.items()
-        if not _equal(array_of(state[name]), array_of(state[other]))
+        if array_of(state[name]).tobytes() != array_of(state[other]).tobytes()
     ]
     refuse(problems or misfits(result, own))
-    return Converted(state={name: result[name] for name in own}, match=match, kept=_kept(match, torch_model))
+    return Converted(state={name: result[name] for name in own}, match=match)
 
 
 def to_torch(
@@ -98,75 +73,49 @@ def to_torch(
     names: Mapping[str, str] | None = None,
     ignore: Iterable[str] = (),
 ) -> Converted:
-    """Return Paddle's ``state`` under torch's names and in torch's layout: the inverse of `to_paddle`.
+    """Return Paddle's ``state``, arrays by name, under torch's names and in torch's layout: the inverse of `to_paddle`.
 
     What Paddle does not have (``num_batches_tracked``) stays as ``torch_model`` has it.
-
-    Args:
-        paddle_model: the ``paddle.nn.Layer`` that ``state`` belongs to.
-        state: arrays by name, as `read_paddle_file` returns them.
-        torch_model: the ``torch.nn.Module`` that the result must fit.
-        names: Paddle's name by torch's, as for `to_paddle`.
-        ignore: as for `to_paddle`.
 
     Raises:
         WeightsError: as `to_paddle` does, or a bias that torch does not have is not zero.
     """
-    match = _match(torch_model, paddle_model, names, ignore, misfits(state, paddle_model.state_dict()))
-    wanted = torch_model.state_dict()
-    problems = [
+    match, problems = _match(torch_model, paddle_model, names, ignore, misfits(state, paddle_model.state_dict()))
+    problems += [
         f"shared: {part.names[0]} and {name} are one tensor in the port, but differ in the file"
         for slot in match.slots.values()
         for part in slot.parts
         for name in part.names[1:]
-        if not _equal(state[part.names[0]], state[name])
+        if state[part.names[0]].tobytes() != state[name].tobytes()
     ]
     problems += [
         f"no place: torch has no {slot.name}, but {slot.parts[0].names[0]} is not zero"
         for slot in match.zeros
         if np.any(state[slot.parts[0].names[0]])
     ]
-    result = dict(wanted)
-    for name, slot in match.slots.items():
-        if problem := _misfit(name, dtype_name(wanted[name]), slot):
-            problems.append(problem)
-        else:
-            array = assemble([state[part.names[0]] for part in slot.parts], slot)
-            result[name] = tensor_of(array, slot.dtype)
-    for name, other in match.tied.items():
-        result[name] = result[other]
     refuse(problems)
-    return Converted(state=result, match=match, kept=_kept(match, torch_model))
+    result = dict(torch_model.state_dict())
+    for name, slot in match.slots.items():
+        result[name] = tensor_of(assemble([state[part.names[0]] for part in slot.parts], slot), slot.dtype)
+    result |= {name: result[other] for name, other in match.tied.items()}
+    return Converted(state=result, match=match)
 
 
 def _match(
-    torch_model: object,
-    paddle_model: object,
-    names: Mapping[str, str] | None,
-    ignore: Iterable[str],
-    problems: list[str],
-) -> Match:
-    """Return the models' match; its faults are listed after ``problems``."""
+    torch_model: Model, paddle_model: object, names: Mapping[str, str] | None, ignore: Iterable[str], strange: list[str]
+) -> tuple[Match, list[str]]:
+    """Return the models' match, whose faults are listed after what is ``strange``, and the dtypes that differ."""
     try:
         match = match_models(torch_model, paddle_model, names, ignore)
     except UnmatchedError as error:
-        raise error.at(None, problems) from error
-    refuse(problems)
-    return match
-
-
-def _misfit(name: str, dtype: str, slot: TensorSlot) -> str | None:
-    target = " + ".join(part.names[0] for part in slot.parts)
-    return None if dtype == slot.dtype else f"dtype: {name} is {dtype}, {target} is {slot.dtype} in the port"
-
-
-def _kept(match: Match, torch_model: Model) -> tuple[str, ...]:
-    return tuple(name for name in torch_model.state_dict() if name not in match.slots and name not in match.tied)
-
-
-def _equal(one: Array, other: Array) -> bool:
-    """Tell whether arrays are bit for bit the same: NaN is NaN, 0.0 not -0.0."""
-    return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
+        raise error.at(None, strange) from error
+    refuse(strange)
+    dtypes = {name: dtype_name(tensor) for name, tensor in torch_model.state_dict().items()}
+    return match, [
+        f"dtype: {name} is {dtypes[name]}, {' + '.join(part.names[0] for part in slot.parts)} is {slot.dtype} in the port"
+        for name, slot in match.slots.items()
+        if dtypes[name] != slot.dtype
+    ]
 
 
 def convert_file(
@@ -190,10 +139,10 @@ def convert_file(
     try:
         if back:
             converted = to_torch(paddle_model, read_paddle_file(paddle_path), torch_model, names, ignore)
-            write_torch_file(torch_model, converted.state, torch_path)
+            write_weights("torch", torch_model, converted.state, torch_path)
         else:
             converted = to_paddle(torch_model, read_torch_state(torch_path), paddle_model, names, ignore)
-            write_paddle_file(paddle_model, converted.state, paddle_path)
+            write_weights("paddle", paddle_model, converted.state, paddle_path)
     except UnmatchedError as error:
         raise error.at(paddle_path if back else torch_path) from error
     return converted

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from math import prod
 from pathlib import Path
+from reprlib import repr as brief
 from types import MappingProxyType
+from typing import Literal
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
@@ -25,14 +28,10 @@ from tipchain.numbers.pickle_stream import (
     Refused,
     Streamed,
     StreamReader,
-    brief,
     count_of,
     map_file,
 )
 from tipchain.weights.sides import dtype_name
-
-# Torch weight files, read without running what is in them, and written; tensors as arrays and back.
-
 
 SAFETENSORS = ".safetensors"
 
@@ -277,7 +276,6 @@ def _read_archive(path: Path) -> Streamed:
 
 
 def _place(entry: ZipInfo, data: Bytes) -> tuple[int, int]:
-    """Return where the bytes of an entry lie in the file."""
     if entry.compress_type != ZIP_STORED:
         raise Refused(f"a compressed entry, {brief(entry.filename)}")
     name, more = _LOCAL_HEADER.unpack_from(data, entry.header_offset)
@@ -287,15 +285,10 @@ def _place(entry: ZipInfo, data: Bytes) -> tuple[int, int]:
     return start, start + entry.file_size
 
 
-def _dtype(tensor: Tensor) -> str:
-    """Return a dtype's name; numpy has no bfloat16, of which Paddle uses the bits."""
-    name = dtype_name(tensor)
-    return "bfloat16" if name == "uint16" else name
-
-
 def misfits(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor], whose: str = "the model") -> list[str]:
     """Say how the arrays of ``state`` differ from ``wanted``, the state dict of a model."""
     differences = [f"missing: {name} {list(one.shape)}" for name, one in wanted.items() if name not in state]
+    same = {"uint16": "bfloat16"}  # numpy has none, and Paddle uses its bits
     for name, one in state.items():
         if name not in wanted:
             differences.append(f"unknown: {name}{suggestion(name, wanted)}")
@@ -303,8 +296,9 @@ def misfits(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor], whose: st
             differences.append(f"no array: {name} is a {type(one).__name__}")
         elif list(one.shape) != list(wanted[name].shape):
             differences.append(f"shape: {name} is {list(one.shape)}, {whose} has {list(wanted[name].shape)}")
-        elif _dtype(one) != _dtype(wanted[name]):
-            differences.append(f"dtype: {name} is {_dtype(one)}, {whose} has {_dtype(wanted[name])}")
+        else:
+            dtype, expected = (same.get(kind, kind) for kind in map(dtype_name, (one, wanted[name])))
+            differences += [] if dtype == expected else [f"dtype: {name} is {dtype}, {whose} has {expected}"]
     return differences
 
 
@@ -335,53 +329,6 @@ def tensor_of(array: Array, dtype: str) -> Tensor:
     if dtype == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
-
-
-def write_torch_file(model: Model, state: Mapping[str, Tensor], path: Path) -> None:
-    """Write ``state`` for the torch model, and verify the file by loading it.
-
-    The file is written beside ``path`` and renamed once every tensor in it has been found equal: a ``.safetensors``
-    file if ``path`` is called so, else what ``torch.save`` writes.
-
-    Raises:
-        WeightsError: it cannot be written, or does not come back as it was; ``path`` is then untouched.
-    """
-    import torch
-
-    whole = model.state_dict()  # with the versions of the layers, which torch keeps beside the tensors
-    for name in whole:
-        whole[name] = state[name].detach().clone().contiguous()
-
-    def write(beside: Path) -> list[str]:
-        if path.suffix == SAFETENSORS:
-            from safetensors.torch import save_file
-
-            save_file(dict(whole), beside, metadata={"format": "pt"})
-        else:
-            torch.save(whole, beside)
-        written = read_torch_state(beside)
-        wrong = (
-            name
-            for name, tensor in whole.items()
-            if name not in written or array_of(written[name]).tobytes() != array_of(tensor).tobytes()
-        )
-        return [*wrong, *misfits(written, whole, "the torch model")]
-
-    _verified(path, write)
-
-
-def _verified(path: Path, write: Callable[[Path], list[str]]) -> None:
-    """Let a file beside take a path's name once it was written without a fault."""
-    try:
-        with replacing_path(path) as beside:
-            wrong = write(beside)
-            if wrong:
-                raise WeightsError("differs from what was written", file=path, found=", ".join(wrong))
-    except OSError as error:
-        raise WeightsError("cannot be written", file=path, found=error.strerror or error) from error
-
-
-# Paddle weight files: written, and read without running what is in them. None of it needs torch.
 
 
 _SAFE = "F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL C64".split()
@@ -451,27 +398,35 @@ def view_of(tensor: Tensor) -> Array:
     return values
 
 
-def write_paddle_file(model: Model, state: Mapping[str, Array], path: Path) -> None:
-    """Set the Paddle model's tensors to ``state``, write them, and verify the file.
+def write_weights(side: Literal["torch", "paddle"], model: Model, state: Mapping[str, Tensor], path: Path) -> None:
+    """Write ``state`` for a model (a Paddle model is given it), and verify the file by reading it.
 
-    The file is written beside ``path`` and renamed once every tensor in it has been found equal, bit by bit.
+    The file is written beside ``path`` and renamed once every tensor in it has been found equal, bit by bit: a
+    ``.safetensors`` file if ``path`` is called so, else what ``torch.save`` or ``paddle.save`` writes.
 
     Raises:
         WeightsError: it does not fit, cannot be written, or does not come back as it was; ``path`` is then untouched.
     """
-    _set_state(model, state, path)
-
-    def write(beside: Path) -> list[str]:
-        if path.suffix == SAFETENSORS:
-            from safetensors.paddle import save_file
-
-            save_file(dict(model.state_dict()), str(beside), metadata={"format": "pd"})
-        else:
-            import paddle
-
-            paddle.save(dict(model.state_dict()), str(beside))
-        load_paddle_weights(model, beside)
-        held = model.state_dict().items()
-        return [name for name, tensor in held if tensor.numpy().tobytes() != state[name].tobytes()]
-
-    _verified(path, write)
+    whole = model.state_dict()  # torch's with the versions of the layers, which it keeps beside the tensors
+    if side == "torch":
+        for name in whole:
+            whole[name] = state[name].detach().clone().contiguous()
+    else:
+        _set_state(model, state, path)
+    wanted = {name: array_of(one) for name, one in whole.items()} if side == "torch" else state
+    try:
+        with replacing_path(path) as beside:
+            if path.suffix == SAFETENSORS:
+                layout = {"format": "pt" if side == "torch" else "pd"}
+                import_module(f"safetensors.{side}").save_file(dict(whole), str(beside), metadata=layout)
+            else:
+                import_module(side).save(whole if side == "torch" else dict(whole), str(beside))
+            read = read_torch_state(beside) if side == "torch" else read_paddle_file(beside)
+            written = {name: array_of(one) for name, one in read.items()} if side == "torch" else read
+            wrong = [
+                name for name, one in written.items() if name in wanted and one.tobytes() != wanted[name].tobytes()
+            ]
+            if wrong := [*wrong, *misfits(written, wanted)]:
+                raise WeightsError("differs from what was written", file=path, found=", ".join(wrong))
+    except OSError as error:
+        raise WeightsError("cannot be written", file=path, found=error.strerror or error) from error

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 
 from tipchain.core.yaml_reader import load_yaml
 from tipchain.errors import InputError, UsageError, suggestion
 from tipchain.framework_types import Model
-from tipchain.weights.sides import NOT_IN_PORT, NOT_IN_TORCH, Target, join, paddle_layers, torch_layers
+from tipchain.weights.sides import NOT_IN_PORT, NOT_IN_TORCH, Target, join, paddle_layers
 
 FORM = "text on both sides, such as  backbone.fc: classifier.0  (numbers in quotes)"
 
@@ -72,29 +73,31 @@ def pattern_of(name: str) -> re.Pattern[str]:
     return re.compile(r"([^.]+)".join(re.escape(part) for part in name.split("*")))
 
 
-def expand_names(names: Mapping[str, str], reference: object) -> dict[str, str]:
+def expand_names(names: Mapping[str, str], reference: Model) -> dict[str, str]:
     """Return names with each ``*`` replaced by torch's names, first by first."""
     expanded: dict[str, str] = {}
-    existing = list(_torch_names(reference)) if any("*" in key for key in names) else []
+    existing = list(with_layers(reference.state_dict())) if any("*" in key for key in names) else []
     for key, value in names.items():
         matches = [match for name in existing if (match := pattern_of(key).fullmatch(name))] if "*" in key else []
         if not matches:
             expanded[key] = value
         for match in matches:
             target = Target.parse(value)
-            filled = tuple(_fill(name, match.groups()) for name in target.names)
+            filled = tuple(
+                reduce(lambda name, part: name.replace("*", part, 1), match.groups(), one) for one in target.names
+            )
             expanded.setdefault(match[0], str(replace(target, names=filled)))
     return expanded
 
 
-def with_ignored(names: Mapping[str, str], ignore: Collection[str], reference: object, port: object) -> dict[str, str]:
+def with_ignored(names: Mapping[str, str], ignore: Collection[str], reference: Model, port: Model) -> dict[str, str]:
     """Return names, ``*`` replaced, with the layers or tensors to ignore that only one of the models has.
 
     Raises:
         UsageError: neither model has one of them.
     """
     expanded = expand_names(names, reference)
-    existing = (_torch_names(reference), _paddle_names(port)) if ignore else ({}, {})
+    existing = (with_layers(reference.state_dict()), _paddle_names(port)) if ignore else ({}, {})
     for one in ignore:
         reference_names, port_names = (
             [name for name in side if name and pattern_of(one).fullmatch(name)] for side in existing
@@ -109,11 +112,6 @@ def with_ignored(names: Mapping[str, str], ignore: Collection[str], reference: o
     return expanded
 
 
-def _fill(pattern: str, parts: Sequence[str]) -> str:
-    unused = list(parts)
-    return re.sub(r"\*", lambda star: unused.pop(0) if unused else star[0], pattern)
-
-
 def check_names(names: Mapping[str, str], reference: object, port: object) -> None:
     """Refuse names that a model lacks, or under which only one model holds tensors.
 
@@ -125,15 +123,14 @@ def check_names(names: Mapping[str, str], reference: object, port: object) -> No
             raise UsageError(f"names: {key!r}: {value!r} is no name\n  expected: {FORM}")
     unknown = unknown_names(names, reference, port)
     if unknown:
-        problems = (f"names: {one.key!r}: {one.message}\n  expected: {one.expected}" for one in unknown)
-        raise UsageError("\n".join(problems))
+        raise UsageError("\n".join(f"names: {one.key!r}: {one.message}\n  expected: {one.expected}" for one in unknown))
 
 
 def unknown_names(names: Mapping[str, str], reference: Model, port: Model) -> list[InputError]:
     """Return the faults of names that lead from or to nothing, by torch's name as ``key``; ``"a + b"`` are two."""
     if not names:
         return []
-    existing = _torch_names(reference), _paddle_names(port)
+    existing = with_layers(reference.state_dict()), _paddle_names(port)
     layers = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
     unknown = []
     for key, value in expand_names(names, reference).items():
@@ -150,11 +147,6 @@ def unknown_names(names: Mapping[str, str], reference: Model, port: Model) -> li
                 expected = f"a tensor of the {model} model, or a layer that holds some where the other one's does"
                 unknown.append(InputError(message, key=key, expected=expected))
     return unknown
-
-
-def _torch_names(model: Model) -> dict[str, None]:
-    tensors = [slot.name for layer in torch_layers(model) for slot in layer.slots]
-    return with_layers([*tensors, *model.state_dict()])
 
 
 def _paddle_names(model: Model) -> dict[str, None]:

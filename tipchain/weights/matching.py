@@ -9,17 +9,15 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from importlib import import_module
-from operator import attrgetter
 from os import PathLike
-from typing import Literal
 
 import numpy as np
 
 from tipchain.core.language import WIDTH, in_rows
 from tipchain.errors import WeightsError
 from tipchain.facts.layers import STATISTICS
-from tipchain.facts.settings import OWN_KIND
-from tipchain.framework_types import Array, Model
+from tipchain.facts.settings import OWN_KIND, is_fixed
+from tipchain.framework_types import Model
 from tipchain.weights.given_names import pattern_of, unknown_names, with_ignored, with_layers
 from tipchain.weights.sides import (
     NOT_IN_PORT,
@@ -29,26 +27,14 @@ from tipchain.weights.sides import (
     Target,
     TensorSlot,
     dtype_name,
+    is_integer,
     join,
     only_in_torch,
     paddle_layers,
     torch_layers,
     without,
 )
-from tipchain.weights.structure import (
-    Leaf,
-    LeafPair,
-    Structure,
-    group_by,
-    joins,
-    match_by_structure,
-    packed_candidates,
-    squeezed,
-    widens,
-)
-
-# How a match of two models is told to a reader, and how a refusal is: what is wrong first, and names that can be pasted.
-
+from tipchain.weights.structure import Leaf, Structure, group_by, joins, match_by_structure, packed_candidates, squeezed
 
 LINES = 30
 """Lines of a refusal: they fit on a screen beside the command."""
@@ -105,24 +91,28 @@ def kind_text(kind: str) -> str:
 
 def _unlike(structure: Structure) -> Structure:
     """Pair unmatched tensors of equal name, kind and shape, where others are at fault."""
-    key = attrgetter("path", "kind", "shape")
-    twins = {key(leaf): leaf for leaf in structure.missing}
-    alike = {leaf: twins[key(leaf)] for leaf in structure.unknown if key(leaf) in twins}
+    twins = {(leaf.path, leaf.layer.kind, leaf.slot.shape): leaf for leaf in structure.missing}
+    keys = ((leaf, (leaf.path, leaf.layer.kind, leaf.slot.shape)) for leaf in structure.unknown)
+    alike = {leaf: twins[key] for leaf, key in keys if key in twins}
     unknown = [leaf for leaf in structure.unknown if leaf not in alike]
     missing = [leaf for leaf in structure.missing if leaf not in alike.values()]
     if not (unknown or missing or structure.doubts):
         return structure
-    pairs = [LeafPair(expected=leaf, actual=twin) for leaf, twin in alike.items()]
-    return replace(structure, pairs=[*structure.pairs, *pairs], unknown=unknown, missing=missing)
+    return replace(structure, pairs=structure.pairs | alike, unknown=unknown, missing=missing)
+
+
+def _text(leaf: Leaf) -> str:
+    name = " + ".join(part.names[0] for part in leaf.slot.parts) or leaf.slot.name
+    return f"{name} {list(leaf.slot.shape)} {leaf.slot.dtype} ({kind_text(leaf.layer.kind)})"
 
 
 def _problems(found: Structure) -> Iterator[str]:
-    twins = {(leaf.path, leaf.kind): leaf for leaf in found.missing}
-    reshaped = {leaf: twins[key] for leaf in found.unknown if (key := (leaf.path, leaf.kind)) in twins}
+    twins = {(leaf.path, leaf.layer.kind): leaf for leaf in found.missing}
+    reshaped = {leaf: twins[key] for leaf in found.unknown if (key := (leaf.path, leaf.layer.kind)) in twins}
     for leaf, twin in reshaped.items():
-        yield f"shape: {leaf.text} is {list(twin.shape)} in the port, in torch's layout"
-    yield from (f"only in the port: {leaf.text}" for leaf in found.missing if leaf not in reshaped.values())
-    yield from (f"only in torch: {leaf.text}" for leaf in found.unknown if leaf not in reshaped)
+        yield f"shape: {_text(leaf)} is {list(twin.slot.shape)} in the port, in torch's layout"
+    yield from (f"only in the port: {_text(leaf)}" for leaf in found.missing if leaf not in reshaped.values())
+    yield from (f"only in torch: {_text(leaf)}" for leaf in found.unknown if leaf not in reshaped)
     for doubt in found.doubts:
         partners = ", ".join(doubt.actual[:3]) + (", …" if len(doubt.actual) > 3 else "")
         for name in doubt.expected:
@@ -130,7 +120,6 @@ def _problems(found: Structure) -> Iterator[str]:
 
 
 def _rows(problems: Iterable[str]) -> list[str]:
-    """Return lines that fit; a name that does not fit alone is left whole."""
     return [line for text in problems for line in in_rows(text, WIDTH, "    ", "      ")]
 
 
@@ -141,7 +130,7 @@ def _skeleton(found: Structure, likely: Mapping[str, tuple[str, ...]], every: It
         for name, port in zip(doubt.expected, doubt.actual, strict=False):
             entries[name] = (port, *(one for one in doubt.actual if one != port))
     opened, port_opened = ({_layer(leaf) for leaf in leaves} for leaves in (found.unknown, found.missing))
-    layers = [(_layer(pair.expected), _layer(pair.actual)) for pair in found.pairs]
+    layers = [(_layer(one), _layer(other)) for one, other in found.pairs.items()]
     alone = {leaf.name for leaf in (*found.unknown, *found.missing)}
     torch_layers = _whole_layers(found.unknown, {one for one, other in layers if other not in port_opened})
     free = _whole_layers(found.missing, {other for one, other in layers if one not in opened})
@@ -196,10 +185,9 @@ def _whole_layers(leaves: Iterable[Leaf], divided: Container[str]) -> dict[str, 
     """Return the layers of some leaves, or single tensors where others of a layer are matched, with their shapes."""
     shapes: dict[str, tuple[tuple[int, ...], ...]] = {}
     for leaf in leaves:
-        layer = _layer(leaf)
-        name = leaf.name if leaf.kind == OWN_KIND or layer in divided else layer or leaf.name
-        flat = squeezed(leaf.shape)
-        shape = tuple(sorted(flat)) if len(flat) == 2 else leaf.shape if leaf.kind in KERNEL_KINDS else flat
+        layer, kind, flat = _layer(leaf), leaf.layer.kind, squeezed(leaf.slot.shape)
+        name = leaf.name if kind == OWN_KIND or layer in divided else layer or leaf.name
+        shape = tuple(sorted(flat)) if len(flat) == 2 else leaf.slot.shape if kind in KERNEL_KINDS else flat
         shapes[name] = (*shapes.get(name, ()), shape)
     return shapes
 
@@ -225,14 +213,8 @@ def _patterns(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[st
     return {key if len(members) > 1 else members[0]: [name for name, _ in members] for key, members in groups.items()}
 
 
-# Square matrices of users' own classes: which axis is the output is told by what the layer computes.
-
-
-Way = Literal["out, in", "in, out"]
-
-
-def _applied(model: Model, path: str, leaf: str, side: int) -> Way | None:
-    """Return how a copy of a model's layer multiplies by its matrix, else None."""
+def _applied(model: Model, path: str, leaf: str, side: int) -> str | None:
+    """Return the order of axes in which a copy of a layer multiplies by its square matrix, else None."""
     layer = dict(model.named_sublayers(include_self=True) if side else model.named_modules()).get(path)
     if layer is None or list(layer.children()):
         return None  # what holds other layers is no matrix of its own
@@ -255,22 +237,19 @@ def _applied(model: Model, path: str, leaf: str, side: int) -> Way | None:
     except Exception:  # noqa: BLE001  (a layer of the user's own may need anything, and may raise anything)
         return None
     bias = biases[0] if biases else np.float32(0)
-    ways: dict[Way, Array] = {"out, in": given @ matrix.T + bias, "in, out": given @ matrix + bias}
-    fits: list[Way] = [  # equal but for rounding; another layout of random numbers is off by their size
+    ways = {"out, in": given @ matrix.T + bias, "in, out": given @ matrix + bias}
+    fits = [  # equal but for rounding; another layout of random numbers is off by their size
         way for way, one in ways.items() if result.shape == one.shape and np.allclose(result, one, rtol=1e-3, atol=1e-3)
     ]
     return fits[0] if len(fits) == 1 else None
 
 
-# Which tensor of a torch model is which of its Paddle port: by name, then by structure, else listed.
-
-
+NEUTRAL = {"weight": 1.0, "scale": 1.0, "bias": 0.0}
+"""Values of a norm's parameter without effect."""
 MATRIX_KINDS = frozenset({"Linear", "Conv", "MultiheadAttention"})
 """Kinds whose matrices are ``[out, in]`` in torch's layout."""
 KERNEL_KINDS = frozenset({"Conv", "ConvTranspose"})
 """Kinds whose tensors have axes of space, in an order that the layer decides: 1x7 is no 7x1."""
-Held = dict[Leaf, tuple[LayerTensors, TensorSlot]]
-"""The leaves of a model, each with its layer and its slot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,13 +309,7 @@ def match_models(
 
 
 class _Matching:
-    """One pair of models on the way to a match.
-
-    Attributes:
-        names: Paddle's name by torch's, as given, with what is ignored.
-        torch, port: the leaves of both models with their layers and slots.
-        left, kept, assumed: as `Match` has them.
-    """
+    """One pair of models on the way to a match; ``given``: the pairs of tensors that the user names."""
 
     def __init__(
         self, torch_model: Model, paddle_model: Model, names: Mapping[str, str], ignore: Iterable[str]
@@ -368,21 +341,17 @@ class _Matching:
         tensors = torch_model.state_dict(keep_vars=True)
         self.ties = {name: first.setdefault(id(tensor), name) for name, tensor in tensors.items()}
         self.torch, self.port = torch_leaves(torch, self.names, self.ties), paddle_leaves(paddle, self.names)
-        every = [slot.name for layer in torch_layers(torch_model) for slot in layer.slots]
+        every = (slot.name for layer in torch_layers(torch_model) for slot in layer.slots)
         self.left = [name for name in every if only_in_torch(name, self.names)]
         ignored = [target for name, target in self.names.items() if name.startswith(NOT_IN_TORCH)]
         self.kept = [name for name in paddle_model.state_dict() if _scope(name, ignored)]
         self.zeros = tuple(slot for layer in paddle for slot in layer.slots if slot.fixed)
         self.assumed: list[str] = []
+        given = {leaf.slot.name: leaf for leaf in self.port if leaf.slot.name in self.names}
+        self.given = {leaf: given[leaf.slot.name] for leaf in self.torch if leaf.slot.name in given}
 
     def match(self) -> Match:
-        given = {slot.name: leaf for leaf, (_, slot) in self.port.items() if slot.name in self.names}
-        settled = [
-            LeafPair(expected=leaf, actual=given[slot.name], given=True)
-            for leaf, (_, slot) in self.torch.items()
-            if slot.name in given
-        ]
-        taken = {leaf for pair in settled for leaf in (pair.expected, pair.actual)}
+        taken = {*self.given, *self.given.values()}
         found = match_by_structure(
             [leaf for leaf in self.torch if leaf not in taken], [leaf for leaf in self.port if leaf not in taken]
         )
@@ -390,38 +359,42 @@ class _Matching:
         constant = [
             leaf
             for leaf in found.missing
-            if (leaf.buffer and leaf.path[-1] not in STATISTICS) or _is_neutral(self.port[leaf][1])
+            if (leaf.slot.kind == "buffer" and leaf.path[-1] not in STATISTICS)
+            or (
+                leaf.slot.leaf in NEUTRAL
+                and all(is_fixed(one.tensor, NEUTRAL[leaf.slot.leaf]) for one in leaf.slot.parts)
+            )
         ]
-        self.kept += [_own_name(*self.port[leaf]) for leaf in constant]
+        self.kept += map(_own_name, constant)
         found.missing = [leaf for leaf in found.missing if leaf not in constant]
-        constant = [leaf for leaf in found.unknown if leaf.kind == OWN_KIND and leaf.buffer and leaf.integer]
-        self.left += [self.torch[leaf][1].name for leaf in constant]
+        buffers = [one for one in found.unknown if one.layer.kind == OWN_KIND and one.slot.kind == "buffer"]
+        constant = [leaf for leaf in buffers if is_integer(leaf.slot)]
+        self.left += [leaf.slot.name for leaf in constant]
         found.unknown = [leaf for leaf in found.unknown if leaf not in constant]
         targets: dict[Leaf, Target] = {}
         problems: list[str] = []
         likely: dict[str, tuple[str, ...]] = {}
-        for pair in (*settled, *found.pairs):
-            layout = self._layout(pair)
+        pairs = self.given | found.pairs
+        for leaf, other in pairs.items():
+            layout = self._layout(leaf, other)
             if not isinstance(layout, str):
-                targets[pair.expected] = layout
-            elif not (pair.expected.again and pair.actual.again):  # of those, the first layers decide
+                targets[leaf] = layout
+            elif not (leaf.again and other.again):  # of those, the first layers decide
                 problems.append(layout)
-                slot = self.torch[pair.expected][1]
-                if len(set(squeezed(slot.shape))) == 1:
-                    plain = Target(names=(_own_name(*self.port[pair.actual]),))
-                    likely[slot.name] = str(plain), str(replace(plain, turned=True))
+                if len(set(squeezed(leaf.slot.shape))) == 1:
+                    plain = Target(names=(_own_name(other),))
+                    likely[leaf.slot.name] = str(plain), str(replace(plain, turned=True))
         if problems or found.doubts or found.unknown or found.missing:
             raise self._refusal(problems, found, taken, likely)
-        pairs = [pair for pair in (*settled, *found.pairs) if pair.expected in targets]
+        pairs = {leaf: other for leaf, other in pairs.items() if leaf in targets}
         names, moved = self._resolve(pairs, targets)
-        partners = {pair.expected: self.port[pair.actual][1] for pair in pairs}
         slots = {
-            slot.name: replace(targets[leaf].apply(partners[leaf]), name=slot.name)
-            for leaf, (_, slot) in self.torch.items()
-            if leaf in partners
+            leaf.slot.name: replace(targets[leaf].apply(pairs[leaf].slot), name=leaf.slot.name)
+            for leaf in self.torch
+            if leaf in pairs
         }
         first = {self.ties.get(name, name): name for name in reversed(slots)}
-        others = [slot.name for _, slot in self.torch.values() if slot.name not in slots]
+        others = [leaf.slot.name for leaf in self.torch if leaf.slot.name not in slots]
         return Match(
             slots=slots,
             tied={name: first[self.ties[name]] for name in others if self.ties.get(name) in first},
@@ -438,7 +411,7 @@ class _Matching:
         self, problems: Sequence[str], found: Structure, taken: AbstractSet[Leaf], likely: dict[str, tuple[str, ...]]
     ) -> UnmatchedError:
         rest, packed = found, packed_candidates(found.unknown, found.missing)
-        matrices = [leaf for leaf in found.missing if len(leaf.shape) > 1]  # a bias goes with its matrix
+        matrices = [leaf for leaf in found.missing if len(leaf.slot.shape) > 1]  # a bias goes with its matrix
         kept = packed_candidates(matrices, found.unknown)
         if packed or kept:
             taken = taken | {leaf for one, pieces, _ in packed for leaf in (one, *pieces)}
@@ -449,10 +422,9 @@ class _Matching:
                 [leaf for leaf in self.port if leaf not in taken and leaf.path[:-1] not in port_holding],
             )
         for one, pieces, turned in packed:
-            names = tuple(_own_name(*self.port[piece]) for piece in pieces)
-            likely[self.torch[one][1].name] = (str(Target(names=names, turned=turned)),)
+            likely[one.slot.name] = (str(Target(names=tuple(map(_own_name, pieces)), turned=turned)),)
         holders = [
-            f"packed: {self.port[one][0].path} seems to hold {', '.join(self.torch[piece][0].path for piece in pieces)} in one, "
+            f"packed: {one.layer.path} seems to hold {', '.join(piece.layer.path for piece in pieces)} in one, "
             f"which names cannot say: keep them apart in the port, or joined in the reference"
             for one, pieces, _ in kept
         ]
@@ -460,27 +432,24 @@ class _Matching:
         return UnmatchedError([*problems, *holders, *_problems(_unlike(rest if kept else found))], skeleton)
 
     def _resolve(
-        self, pairs: Sequence[LeafPair], targets: Mapping[Leaf, Target]
+        self, pairs: Mapping[Leaf, Leaf], targets: Mapping[Leaf, Target]
     ) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
         """Return names of all pairs, whole layers where possible, and those that differ."""
         resolved: dict[str, str] = dict(self.names)
         moved = []
-        for path, own in group_by(pairs, lambda pair: self.torch[pair.expected][0].path).items():
-            layers = {self.port[pair.actual][0].path: self.port[pair.actual][0] for pair in own}
+        for path, own in group_by(pairs, lambda leaf: leaf.layer.path).items():
+            layers = {pairs[leaf].layer.path: pairs[leaf].layer for leaf in own}
             layer = next(iter(layers.values()))
-            slots = [(self.torch[pair.expected][1], self.port[pair.actual][1], targets[pair.expected]) for pair in own]
             whole = len(layers) == 1 and len(own) == sum(not slot.fixed for slot in layer.slots)
-            if whole and all(mine.leaf == its.leaf and target.plain for mine, its, target in slots):
+            if whole and all(leaf.slot.leaf == pairs[leaf].slot.leaf and targets[leaf].plain for leaf in own):
                 resolved[path] = layer.path
-                resolved.update(
-                    (mine.name, join(layer.path, mine.leaf))
-                    for mine, _, _ in slots
-                    if mine.name != join(path, mine.leaf)
-                )
-                if path != layer.torch_path and any(not pair.given for pair in own):
+                names = {leaf.slot.name: leaf.slot.leaf for leaf in own}
+                resolved |= {name: join(layer.path, one) for name, one in names.items() if name != join(path, one)}
+                if path != layer.torch_path and any(leaf not in self.given for leaf in own):
                     moved.append((path, layer.path))
                 continue
-            for pair, (mine, its, target) in zip(own, slots, strict=True):
+            for leaf in own:
+                mine, its, target = leaf.slot, pairs[leaf].slot, targets[leaf]
                 name = target
                 if mine.name in self.names:
                     given = Target.parse(self.names[mine.name])
@@ -488,27 +457,27 @@ class _Matching:
                 elif len(its.parts) > 1:
                     name = Target(names=tuple(part.names[0] for part in its.parts))
                 resolved[mine.name] = str(name)
-                if not pair.given and (mine.name != its.name or not target.plain):
+                if leaf not in self.given and (mine.name != its.name or not target.plain):
                     moved.append((mine.name, str(target)))
         whole_walk = {layer.path for layer in paddle_layers(self.models[1], self.names)}
-        if not moved and whole_walk.issuperset(layer.path for layer, _ in self.port.values()):
+        if not moved and whole_walk.issuperset(leaf.layer.path for leaf in self.port):
             # Names alone tell, and no packed layer was opened.
             resolved = {old: new for old, new in resolved.items() if old != new or old in self.names}
         return resolved, tuple(moved)
 
-    # Layouts
-
-    def _layout(self, pair: LeafPair) -> Target | str:
+    def _layout(self, leaf: Leaf, other_leaf: Leaf) -> Target | str:
         """Return how the port keeps a tensor of torch's, or why that is open."""
-        (layer, slot), (port, its) = self.torch[pair.expected], self.port[pair.actual]
-        plain = Target(names=(_own_name(port, its),))
-        if slot.shape == its.shape and (len(its.parts) > 1 or pair.given or layer.kind == port.kind != OWN_KIND):
+        layer, slot, port, its = leaf.layer, leaf.slot, other_leaf.layer, other_leaf.slot
+        plain, given = Target(names=(_own_name(other_leaf),)), leaf in self.given
+        if slot.shape == its.shape and (len(its.parts) > 1 or given or layer.kind == port.kind != OWN_KIND):
             return plain
         flat, other = squeezed(slot.shape), squeezed(its.shape)
         kinds = {layer.kind, port.kind} - {OWN_KIND}
         matrix = len(flat) == 2 and OWN_KIND in (layer.kind, port.kind) and kinds <= MATRIX_KINDS
         turned: bool | None = flat != other
-        across = bool(kinds & KERNEL_KINDS) and not turned and not widens(slot.shape, its.shape)
+        short, long = sorted((slot.shape, its.shape), key=len)
+        sizes = iter(long)  # of which the shorter shape is a part, unless axes of space are others
+        across = bool(kinds & KERNEL_KINDS) and not turned and not all(size in sizes for size in short)
         mixed = len(kinds) > 1 and not kinds <= MATRIX_KINDS
         if not kinds and len(flat) != len(other) and len(its.parts) == 1:
             ways = [one for one in (False, True) if joins(flat, other[::-1] if one else other)]
@@ -520,8 +489,8 @@ class _Matching:
                 )
         elif not mixed and (len(its.parts) > 1 or across or (turned and not (matrix and flat == other[::-1]))):
             turned = None
-        elif matrix and flat == flat[::-1] and not pair.given:
-            turned = self._turned(pair)
+        elif matrix and flat == flat[::-1] and not given:
+            turned = self._turned(leaf, other_leaf)
             if turned is None:
                 return (
                     f"layout: {slot.name} {list(slot.shape)} belongs to {kind_text(layer.kind)} in torch and to "
@@ -536,19 +505,19 @@ class _Matching:
         stored = its.shape[::-1] if turned else its.shape
         return replace(plain, turned=bool(turned), shape=None if slot.shape == stored else slot.shape)
 
-    def _turned(self, pair: LeafPair) -> bool | None:
+    def _turned(self, leaf: Leaf, other: Leaf) -> bool | None:
         """Tell whether one square matrix is the other's transpose, None if unknown.
 
         What both models keep in classes of their own and do not apply as a layer is taken to be kept alike.
         """
-        (layer, slot), (port, its) = self.torch[pair.expected], self.port[pair.actual]
+        slot, both = leaf.slot, ((leaf.layer, leaf.slot.name), (other.layer, other.slot.parts[0].names[0]))
         ways = [
             "out, in" if one.kind != OWN_KIND else _applied(self.models[side], one.path, name.rpartition(".")[2], side)
-            for side, (one, name) in enumerate(((layer, slot.name), (port, its.parts[0].names[0])))
+            for side, (one, name) in enumerate(both)
         ]
         if None not in ways:
             return ways[0] != ways[1]
-        if layer.kind == port.kind == OWN_KIND:
+        if leaf.layer.kind == other.layer.kind == OWN_KIND:
             self.assumed.append(
                 f"{slot.name} {list(slot.shape)} is square, and of a class of its own in both models: taken as it is"
             )
@@ -583,56 +552,27 @@ def refuse(problems: Sequence[str]) -> None:
         raise UnmatchedError(problems)
 
 
-def _is_neutral(slot: TensorSlot) -> bool:
-    neutral = {"weight": 1.0, "scale": 1.0, "bias": 0.0}.get(slot.leaf)
-    return neutral is not None and all(
-        part.tensor.stop_gradient and bool((np.asarray(part.tensor.numpy()) == neutral).all()) for part in slot.parts
-    )
-
-
-# Leaves
-
-
 def torch_leaves(
     layers: Iterable[LayerTensors], names: Mapping[str, str], ties: Mapping[str, str] | None = None
-) -> Held:
-    """Return the leaves of a torch model; ``ties``: the first name of the same tensor by torch's name."""
+) -> list[Leaf]:
+    """Return the tensors of a torch model; ``ties``: the first name of the same tensor by torch's name."""
     first = ties or {}
-    return {
-        _leaf(layer, slot, again=first.get(slot.name, slot.name) != slot.name, scope=_scope(slot.name, names)): (
-            layer,
-            slot,
-        )
+    return [
+        Leaf(layer=layer, slot=one, again=first.get(one.name, one.name) != one.name, scope=_scope(one.name, names))
         for layer in layers
-        for slot in layer.slots
-    }
+        for one in layer.slots
+    ]
 
 
-def paddle_leaves(layers: Iterable[LayerTensors], names: Mapping[str, str]) -> Held:
-    """Return a Paddle model's leaves with layer and slot, without constant zeros."""
+def paddle_leaves(layers: Iterable[LayerTensors], names: Mapping[str, str]) -> list[Leaf]:
+    """Return the tensors of a Paddle model, without constant zeros."""
     targets = {target.names[0]: old for old, new in names.items() if len((target := Target.parse(new)).names) == 1}
-    return {
-        _leaf(layer, slot, again=slot.again, scope=targets.get(_scope(layer.path, targets), "")): (layer, slot)
+    return [
+        Leaf(layer=layer, slot=slot, again=slot.again, scope=targets.get(_scope(layer.path, targets), ""))
         for layer in layers
         for slot in layer.slots
         if not slot.fixed
-    }
-
-
-def _leaf(layer: LayerTensors, slot: TensorSlot, *, again: bool, scope: str) -> Leaf:
-    path, own_path = (tuple(join(one, slot.leaf).split(".")) for one in (layer.torch_path, layer.path))
-    name = " + ".join(part.names[0] for part in slot.parts) or slot.name
-    return Leaf(
-        path=path,
-        own_path=own_path,
-        kind=layer.kind,
-        shape=slot.shape,
-        integer=slot.dtype.startswith(("int", "uint", "bool")),
-        buffer=slot.kind == "buffer",
-        again=again,
-        scope=scope,
-        text=f"{name} {list(slot.shape)} {slot.dtype} ({kind_text(layer.kind)})",
-    )
+    ]
 
 
 def _scope(path: str, names: Iterable[str]) -> str:
@@ -640,7 +580,7 @@ def _scope(path: str, names: Iterable[str]) -> str:
     return max((one for one in names if path == one or path.startswith(f"{one}.")), key=len, default="")
 
 
-def _own_name(layer: LayerTensors, slot: TensorSlot) -> str:
+def _own_name(leaf: Leaf) -> str:
     """Return the port's name of a tensor below its layer."""
-    names = slot.parts[0].names
-    return next((name for name in names if not layer.path or name.startswith(f"{layer.path}.")), names[0])
+    names, path = leaf.slot.parts[0].names, leaf.layer.path
+    return next((name for name in names if not path or name.startswith(f"{path}.")), names[0])

@@ -12,7 +12,7 @@ import numpy as np
 from tipchain.errors import WeightsError
 from tipchain.facts.layers import OWN, storage_of
 from tipchain.facts.packed import Packed, cell_tensors, packed_tensors
-from tipchain.facts.settings import OWN_KIND
+from tipchain.facts.settings import OWN_KIND, Shape
 from tipchain.framework_types import Array, Model, Tensor
 
 
@@ -21,11 +21,7 @@ def join(path: str, leaf: str) -> str:
     return f"{path}.{leaf}" if path and leaf else path or leaf
 
 
-# A model's tensors as torch divides, names and lays them out, and where a Paddle model keeps each.
-
-
 TensorKind = Literal["parameter", "buffer"]
-Shape = tuple[int, ...]
 UNSUPPORTED = "not supported: "
 """How the kind of a Paddle layer begins whose type decides about its tensors in a way not known here."""
 
@@ -154,15 +150,19 @@ class LayerTensors:
     inner: bool = False
 
 
+def is_integer(slot: TensorSlot) -> bool:
+    """Tell whether a tensor holds integers or booleans."""
+    return slot.dtype.startswith(("int", "uint", "bool"))
+
+
 def dtype_name(tensor: Tensor) -> str:
     """Return a tensor's dtype without the framework's name: ``"float32"``."""
     return str(tensor.dtype).rpartition(".")[2]
 
 
 def assemble(arrays: Sequence[Array], slot: TensorSlot) -> Array:
-    """Return torch's array, given those of the slot's parts as Paddle keeps them."""
-    pieces = [array.T if part.transpose else array for part, array in zip(slot.parts, arrays, strict=True)]
-    return np.asarray(stack(pieces, slot), order="C")
+    """Return torch's array, given those of the slot's parts as Paddle keeps them; perhaps a part's own memory."""
+    return stack([array.T if part.transpose else array for part, array in zip(slot.parts, arrays, strict=True)], slot)
 
 
 def stack(pieces: Sequence[Array], slot: TensorSlot) -> Array:
@@ -184,18 +184,12 @@ def divide(array: Array, slot: TensorSlot) -> list[Array]:
     ]
 
 
-# Weight and spectral normalization: what the two frameworks call and how they shape the tensors of each.
-#
-# Sources: ``torch/nn/utils/parametrizations.py`` (names since torch 2.0) and ``weight_norm.py`` (older names, which
-# Paddle has too), ``paddle/nn/utils/weight_norm_hook.py``.
-
-
 _ORIGINALS = {"original0": "g", "original1": "v", "original": "orig", "0._u": "u", "0._v": "v"}
-"""The older names, which Paddle has: ``weight_g`` for ``parametrizations.weight.original0``."""
+"""Older names of weight and spectral norm, which Paddle has: ``weight_g`` for ``parametrizations.weight.original0``.
+
+Sources: ``torch/nn/utils/parametrizations.py`` and ``weight_norm.py``, ``paddle/nn/utils/weight_norm_hook.py``.
+"""
 _PARAMETRIZED = re.compile(rf"^parametrizations\.(\w+)\.({'|'.join(map(re.escape, _ORIGINALS))})\Z")
-
-
-# The layers of a torch model, in the terms that it is matched with a Paddle model in.
 
 
 def torch_layers(module: Model, path: str = "") -> list[LayerTensors]:
@@ -204,14 +198,9 @@ def torch_layers(module: Model, path: str = "") -> list[LayerTensors]:
     tensors = dict(_own_tensors(module))
     from torch.nn.parameter import Parameter, is_lazy
 
-    for leaf, (_, tensor) in tensors.items():
-        if is_lazy(tensor):
-            raise WeightsError(
-                "has no shape yet",
-                key=join(path, leaf),
-                found="a lazy layer",
-                hint="let the model's builder run it once on an input",
-            )
+    for leaf in (leaf for leaf, (_, tensor) in tensors.items() if is_lazy(tensor)):
+        hint = "let the model's builder run it once on an input"
+        raise WeightsError("has no shape yet", key=join(path, leaf), found="a lazy layer", hint=hint)
     inside = dict(module._modules)  # noqa: SLF001
     if stored.kind == "MultiheadAttention":  # its out_proj is one of its tensors
         tensors.update({f"out_proj.{leaf}": found for leaf, found in _own_tensors(inside.pop("out_proj"))})
@@ -246,9 +235,6 @@ def _own_tensors(layer: Model) -> Iterator[tuple[str, tuple[TensorKind, Tensor]]
     for leaf, tensor in layer._buffers.items():  # noqa: SLF001
         if tensor is not None and leaf not in passing:
             yield leaf, ("buffer", tensor)
-
-
-# The layers of a Paddle model, in torch's terms, and its live tensors under torch's names.
 
 
 def paddle_layers(
@@ -395,8 +381,7 @@ def _torch_shape(layer: Model, kind: str, leaf: str, slot: TensorSlot) -> Shape:
 def _join_slots(layers: list[LayerTensors], joined: Mapping[str, Target]) -> list[LayerTensors]:
     """Return the layers with the slots that ``joined`` names made one."""
     slots = {name: slot for layer in layers for slot in layer.slots for name in slot.parts[0].names}
-    layers_joined: list[LayerTensors] = []
-    used: set[int] = set()
+    made, used = list[LayerTensors](), set[TensorSlot]()
     for torch_name, target in joined.items():
         pieces = [slots[name] for name in target.names if name in slots]
         if len(pieces) < len(target.names):
@@ -408,21 +393,15 @@ def _join_slots(layers: list[LayerTensors], joined: Mapping[str, Target]) -> lis
             shape=_stacked([piece.shape for piece in pieces]),
             parts=tuple(part for piece in pieces for part in piece.parts),
         )
-        layers_joined.append(
-            LayerTensors(path=" + ".join(target.names), torch_path=torch_name, kind=OWN_KIND, slots=(whole,))
-        )
-        used.update(id(piece) for piece in pieces)
-    return without(layers, lambda slot: id(slot) in used) + layers_joined
+        made.append(LayerTensors(path=" + ".join(target.names), torch_path=torch_name, kind=OWN_KIND, slots=(whole,)))
+        used.update(pieces)
+    return without(layers, used.__contains__) + made
 
 
 def without(layers: Iterable[LayerTensors], drop: Callable[[TensorSlot], bool]) -> list[LayerTensors]:
     """Return layers without some of their tensors; those that lose all are left out."""
-    kept = []
-    for layer in layers:
-        slots = tuple(slot for slot in layer.slots if not drop(slot))
-        if slots:
-            kept.append(layer if len(slots) == len(layer.slots) else replace(layer, slots=slots))
-    return kept
+    kept = (replace(layer, slots=tuple(slot for slot in layer.slots if not drop(slot))) for layer in layers)
+    return [layer for layer in kept if layer.slots]
 
 
 def torch_view(model: object, names: Mapping[str, str] | None = None) -> Iterator[TensorSlot]:

@@ -20,65 +20,46 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
+from itertools import accumulate
 from math import prod
-from operator import and_
+from operator import and_, mul
 from typing import TypeVar
 
-from tipchain.facts.settings import OWN_KIND
+from tipchain.facts.settings import OWN_KIND, Shape
+from tipchain.weights.sides import LayerTensors, TensorSlot, is_integer, join
 
-Shape = tuple[int, ...]
 Path = tuple[str, ...]
 Key = Hashable
 Item = TypeVar("Item")
 Mark = TypeVar("Mark", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Leaf:
-    """A tensor of either model.
+    """A tensor of either model, in torch's terms.
 
     Attributes:
-        path: its name in torch's terms, as far as given names tell: the containers', then its own.
-        own_path: its name in its own model.
-        kind: the kind of its layer; `OWN_KIND` of a user's own class.
-        shape: its shape in torch's layout.
-        integer: whether it holds integers or booleans.
-        buffer: whether it is a buffer.
+        layer: the layer that holds it.
+        slot: the tensor.
         again: whether an earlier leaf is the same tensor.
         scope: the name given by the user below which it is to be matched; "" is the model.
-        text: what a message calls it.
     """
 
-    path: Path
-    own_path: Path
-    kind: str = OWN_KIND
-    shape: Shape = ()
-    integer: bool = False
-    buffer: bool = False
+    layer: LayerTensors
+    slot: TensorSlot
     again: bool = False
     scope: str = ""
-    text: str = ""
 
-    @property
+    @cached_property
+    def path(self) -> Path:
+        """Its name in torch's terms, as far as given names tell: the containers', then its own."""
+        return tuple(join(self.layer.torch_path, self.slot.leaf).split("."))
+
+    @cached_property
     def name(self) -> str:
         """Its name in its own model."""
-        return ".".join(self.own_path)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeafPair:
-    """Two tensors that belong together.
-
-    Attributes:
-        expected: torch's.
-        actual: Paddle's.
-        given: whether the user says so.
-    """
-
-    expected: Leaf
-    actual: Leaf
-    given: bool = False
+        return join(self.layer.path, self.slot.leaf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,14 +84,14 @@ class Structure:
     """The matched tensors, and those that could not be.
 
     Attributes:
-        pairs: tensors that belong together.
+        pairs: Paddle's tensors by torch's.
         by_order: names of tensors or containers, torch's and Paddle's, that order of declaration alone decided.
         doubts: what is not certain.
         unknown: torch's tensors without a counterpart.
         missing: Paddle's tensors without a counterpart.
     """
 
-    pairs: list[LeafPair] = field(default_factory=list)
+    pairs: dict[Leaf, Leaf] = field(default_factory=dict)
     by_order: list[tuple[str, str]] = field(default_factory=list)
     doubts: list[Doubt] = field(default_factory=list)
     unknown: list[Leaf] = field(default_factory=list)
@@ -123,30 +104,28 @@ def match_by_structure(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> Structu
     for scope in dict.fromkeys(leaf.scope for leaf in (*torch, *paddle)):
         torch_leaves, port_leaves = ([leaf for leaf in side if leaf.scope == scope] for side in (torch, paddle))
         by_name = {leaf.path: leaf for leaf in port_leaves}
-        named = [
-            LeafPair(expected=leaf, actual=partner)
+        named = {
+            leaf: partner
             for leaf in torch_leaves
             if (partner := by_name.get(leaf.path)) and not set(_likeness(leaf)).isdisjoint(_likeness(partner))
-        ]
+        }
         if len(named) == len(torch_leaves) == len(port_leaves):
-            structure.pairs += named
+            structure.pairs |= named
             continue
         keys = _keys(torch_leaves, port_leaves)
         one, other = (_forest([leaf for leaf in side if leaf in keys], keys) for side in (torch_leaves, port_leaves))
         _match_nodes(one, other, structure)
-    matched = {id(leaf) for pair in structure.pairs for leaf in (pair.expected, pair.actual)}
-    doubtful = {id(leaf) for doubt in structure.doubts for leaf in doubt.leaves}
+    structure.pairs = {leaf: structure.pairs[leaf] for leaf in torch if leaf in structure.pairs}
+    settled = {*structure.pairs, *structure.pairs.values(), *(leaf for one in structure.doubts for leaf in one.leaves)}
     spoken = {name for doubt in structure.doubts for name in doubt.actual}
-    structure.unknown = [leaf for leaf in torch if id(leaf) not in matched | doubtful and not leaf.again]
+    structure.unknown = [leaf for leaf in torch if leaf not in settled and not leaf.again]
     structure.missing = [
         leaf
         for leaf in paddle
-        if id(leaf) not in matched
+        if leaf not in settled
         and not leaf.again
-        and spoken.isdisjoint(".".join(leaf.own_path[:stop]) for stop in range(len(leaf.own_path) + 1))
+        and not any(one in ("", leaf.name) or leaf.name.startswith(f"{one}.") for one in spoken)
     ]
-    order = {id(leaf): number for number, leaf in enumerate(torch)}
-    structure.pairs.sort(key=lambda pair: order[id(pair.expected)])
     return structure
 
 
@@ -172,10 +151,10 @@ def packed_candidates(wholes: Sequence[Leaf], pieces: Sequence[Leaf]) -> list[tu
     candidates = []
     for leaf in wholes:
         for several in open_:
-            first = several[0].shape
+            first = several[0].slot.shape
             joined = (len(several) * first[0], *first[1:])
-            if leaf.path[-1] == several[0].path[-1] and leaf.shape in (joined, joined[::-1]):
-                candidates.append((leaf, several, leaf.shape != joined))
+            if leaf.path[-1] == several[0].path[-1] and leaf.slot.shape in (joined, joined[::-1]):
+                candidates.append((leaf, several, leaf.slot.shape != joined))
                 open_ = [one for one in open_ if not set(one) & set(several)]
                 break
     return candidates
@@ -189,37 +168,15 @@ def group_by(items: Iterable[Item], mark: Callable[[Item], Mark]) -> dict[Mark, 
     return groups
 
 
-# What may belong together
-
-
 def squeezed(shape: Shape) -> Shape:
     """Return a shape without the axes of 1."""
     return tuple(size for size in shape if size != 1)
 
 
-def widens(shape: Shape, other: Shape) -> bool:
-    """Tell whether shapes are equal, or one has axes of 1 put in."""
-    longer, shorter = sorted((shape, other), key=len, reverse=True)
-    axes = list(shorter)
-    for size in longer:
-        if axes and size == axes[0]:
-            axes.pop(0)
-        elif size != 1:
-            return False
-    return not axes
-
-
 def joins(shape: Shape, other: Shape) -> bool:
-    """Tell whether neighbouring axes of one shape, joined, make the other."""
+    """Tell whether neighbouring axes of one shape, joined, make the other; neither has axes of 1."""
     longer, shorter = sorted((shape, other), key=len, reverse=True)
-    sizes = list(longer)
-    for size in shorter:
-        product = 1
-        while sizes and product < size:
-            product *= sizes.pop(0)
-        if product != size:
-            return False
-    return not sizes
+    return prod(longer) == prod(shorter) and {*accumulate(shorter, mul)} <= {*accumulate(longer, mul)}
 
 
 def _likeness(leaf: Leaf) -> tuple[Key, ...]:
@@ -229,14 +186,15 @@ def _likeness(leaf: Leaf) -> tuple[Key, ...]:
     so may the order of a matrix's two axes, which is no evidence then. What both keep in classes of their own under one name may
     have axes joined.
     """
-    flat = squeezed(leaf.shape)
+    flat = squeezed(leaf.slot.shape)
     either = tuple(sorted(flat)) if len(flat) == 2 else flat
-    own, exact = leaf.path[-1], (leaf.kind, leaf.path[-1], leaf.shape, leaf.integer)
+    own, kind, integer = leaf.path[-1], leaf.layer.kind, is_integer(leaf.slot)
+    exact = (kind, own, leaf.slot.shape, integer)
     return (
         exact,
-        ("named", own, either, leaf.integer),
-        ("shaped", either, leaf.integer, leaf.buffer),
-        ("joined", own, prod(flat), leaf.integer) if leaf.kind == OWN_KIND else exact,
+        ("named", own, either, integer),
+        ("shaped", either, integer, leaf.slot.kind),
+        ("joined", own, prod(flat), integer) if kind == OWN_KIND else exact,
     )
 
 
@@ -260,9 +218,6 @@ def _keys(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> dict[Leaf, Key]:
     return keys
 
 
-# The tree
-
-
 @dataclass(slots=True, eq=False)
 class _Node:
     """A container, or a leaf: its leaves in order of declaration, and how many of each key."""
@@ -276,7 +231,8 @@ class _Node:
     @property
     def own_name(self) -> str:
         first = self.leaves[0]
-        return ".".join(first.own_path[: len(first.own_path) - (len(first.path) - len(self.path))])
+        own = first.name.split(".")
+        return ".".join(own[: len(own) - (len(first.path) - len(self.path))])
 
 
 def _forest(leaves: Sequence[Leaf], keys: Mapping[Leaf, Key]) -> list[_Node]:
@@ -299,9 +255,6 @@ def _forest(leaves: Sequence[Leaf], keys: Mapping[Leaf, Key]) -> list[_Node]:
     return grow(leaves, 0)
 
 
-# One pair of containers
-
-
 def _match_nodes(torch: list[_Node], paddle: list[_Node], found: Structure) -> None:
     depths = []
     for side in (torch, paddle):
@@ -318,7 +271,7 @@ def _match_nodes(torch: list[_Node], paddle: list[_Node], found: Structure) -> N
         if one.children or other.children:
             _match_nodes([one], [other], found)
         else:
-            found.pairs.append(LeafPair(expected=one.leaves[0], actual=other.leaves[0]))
+            found.pairs[one.leaves[0]] = other.leaves[0]
 
 
 class _Scope:
@@ -428,14 +381,6 @@ class _Scope:
         return None if contradict or len(set(partners.values())) < len(partners) else partners
 
 
-# Words in names
-
-
-LETTERS = frozenset("qkvo")
-"""Single letters that stand for a word: query, key, value and output, as "Attention Is All You Need" writes them.
-
-Others are as often mere marks: ``norm_a``, ``norm_b``.
-"""
 _PIECES = re.compile(r"\d+|[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -477,7 +422,10 @@ def _alike_words(
 
 
 def _likeness_of_words(words: Counter[str], port_words: Counter[str]) -> float:
-    """Return how many words two names have in common; a short form (``attn`` of ``attention``) counts half."""
+    """Return how many words two names have in common; a short form (``attn`` of ``attention``) counts half.
+
+    Of single letters those of "Attention Is All You Need" do; others are as often mere marks: ``norm_a``, ``norm_b``.
+    """
     equal = words & port_words
     rest, port_rest = (list((side - equal).elements()) for side in (words, port_words))
     short = 0
@@ -485,7 +433,7 @@ def _likeness_of_words(words: Counter[str], port_words: Counter[str]) -> float:
         for other in port_rest:
             abbreviation, whole = sorted((word, other), key=len)
             letters = iter(whole)
-            alone = len(abbreviation) == 1 and abbreviation not in LETTERS
+            alone = len(abbreviation) == 1 and abbreviation not in "qkvo"
             if not alone and abbreviation[0] == whole[0] and all(letter in letters for letter in abbreviation):
                 port_rest.remove(other)
                 short += 1

@@ -149,11 +149,10 @@ class _Rest:
 
 def _by_structure(rest: _Rest, names: Mapping[str, str], *, named: bool) -> Iterator[tuple[str, str]]:
     """Yield the pairs by names, or else by kinds, shapes and order."""
-    ours = torch_leaves(rest.ours.values(), names)
-    theirs = paddle_leaves(rest.theirs.values(), names)
+    leaves = torch_leaves(rest.ours.values(), names), paddle_leaves(rest.theirs.values(), names)
     found: dict[str, dict[str, None]] = defaultdict(dict)
-    for pair in match_by_structure(list(ours), list(theirs)).pairs:
-        found[ours[pair.expected][0].path][theirs[pair.actual][0].path] = None
+    for ours, theirs in match_by_structure(*leaves).pairs.items():
+        found[ours.layer.path][theirs.layer.path] = None
     shared = Counter(port for ports in found.values() for port in ports)
     given = {Target.parse(target).names[0]: name for name, target in names.items()}
     for path, ports in found.items():

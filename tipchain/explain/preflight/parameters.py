@@ -20,7 +20,7 @@ from tipchain.framework_types import Array, Model, Tensor
 from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_SINGLE
 from tipchain.weights.files import array_of, view_of
 from tipchain.weights.matching import match_models, matchable_layers
-from tipchain.weights.sides import LayerTensors, TensorSlot, stack, without
+from tipchain.weights.sides import LayerTensors, TensorSlot, assemble, without
 from tipchain.weights.structure import group_by
 
 # Which tensor of torch's model is which of the port's, layer by layer, in torch's layout.
@@ -187,8 +187,7 @@ def _first_tensor(slot: TensorSlot) -> int:
 
 def port_array(slot: TensorSlot) -> Array:
     """Return the values of a tensor of the port's, in torch's layout; those of a single part are not copied."""
-    pieces = [view_of(part.tensor).T if part.transpose else view_of(part.tensor) for part in slot.parts]
-    return numbers(stack(pieces, slot), slot.dtype)
+    return numbers(assemble([view_of(part.tensor) for part in slot.parts], slot), slot.dtype)
 
 
 def port_trained(slot: TensorSlot) -> bool:

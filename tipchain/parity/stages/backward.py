@@ -23,8 +23,6 @@ from tipchain.parity.stages.bench import BatchLog, Bench, Recording
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, judge_batches, root_mean_square, tensor_bound
 from tipchain.parity.stages.tensors import TensorFile, as_recorded
 
-# Step 8 of the guide, backward: some iterations on equal inputs, in eval mode or train mode.
-
 
 def record(bench: Bench) -> Recording:
     """Losses and learning rates over n iterations, first gradients, last parameters and buffers."""

@@ -31,8 +31,6 @@ REREAD = 32
 NOISE_RUNS = 4
 """Runs that show how much rounding can move a result: two perturbations and their mirror images."""
 
-# A case's metric: called once on everything, or fed batch by batch.
-
 
 def measure(framework: Framework, metric: Metric, batches: Sequence[tuple[Tensor, Tensor]]) -> dict[str, float]:
     """Return a metric's values of all batches together.
@@ -303,9 +301,6 @@ class BatchLog:
         return {"batches": self._digest.hexdigest(), "first_batches": self.first}
 
 
-# Fake batches of another size than the case's.
-
-
 def fake_batch(case: Case, size: int) -> dict[str, Array]:
     """Return the case's fake inputs and label with ``size`` samples: the first dimension of each becomes that.
 
@@ -313,9 +308,6 @@ def fake_batch(case: Case, size: int) -> dict[str, Array]:
     """
     specs = {name: replace(spec, shape=(size, *spec.shape[1:]), shapes=()) for name, spec in case.inputs.items()}
     return make_inputs(replace(case, inputs=specs))
-
-
-# A model over the whole evaluation set; several stages need it.
 
 
 def run_evaluation(bench: Bench, model: Model) -> tuple[dict[str, Array], dict[str, int], Nested, Nested]:

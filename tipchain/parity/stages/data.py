@@ -112,9 +112,6 @@ def judge_samples(dumps: Dumps, rules: Rules) -> list[Verdict]:
     return [Verdict(Outcome.PASS, "samples", f"{len(left)} samples equal in file, label, dtype, shape and values")]
 
 
-# Judge evaluation data: the arrays, the samples one by one, and the names of the files.
-
-
 def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare the arrays, then the samples, of which the first that differs is explained, then file names."""
     verdicts = (*judge_samples(dumps, rules), *judge_files(dumps))

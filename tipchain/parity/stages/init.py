@@ -27,8 +27,6 @@ from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import ALPHA, Dumps, Judged, Rules, details
 
-# Step 10 of the guide, initial values: the parameters of freshly built models, over several seeds.
-
 
 def record(bench: Bench) -> Recording:
     """Some values of every parameter and buffer for every seed, and the range of all of them.
@@ -76,9 +74,6 @@ def places(size: int, wanted: int) -> Array:
         stride += 1
     # Python's integers: the product of two positions may be beyond 63 bits.
     return np.fromiter((number * stride % size for number in range(wanted)), dtype=np.int64, count=wanted)
-
-
-# What random initial values look like.
 
 
 UNIFORM, NORMAL, TRUNCATED = "uniform", "normal", "normal truncated at 2 std"

@@ -267,9 +267,6 @@ def _samples(batches: object) -> Iterator[tuple[int, int, str, object]]:
             yield number, index, str(file), labels[index] if alone else labels
 
 
-# Judge one stage from its two dumps. Nothing is run: the same files can be judged again.
-
-
 def judge_dumps(dumps: Dumps, rules: Rules) -> Judged:
     """Judge the stage that ``dumps`` are of."""
     judged: Judged = import_module(f"tipchain.parity.stages.{dumps.stage}").judge(dumps, rules)

@@ -11,7 +11,7 @@ from tipchain.errors import Outcome, RecordError
 from tipchain.framework_types import Array, Dataset, Model, Tensor
 from tipchain.frameworks.base import Batch, scalar
 from tipchain.frameworks.randomness import Draws
-from tipchain.numbers.two_samples import Answer, grid_step, judge_runs
+from tipchain.numbers.two_samples import grid_step, judge_runs
 from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.envelope import BLUNT, compare_curves
 from tipchain.parity.stages import judging
@@ -27,8 +27,6 @@ from tipchain.parity.stages.judging import (
     one_sided,
 )
 from tipchain.parity.stages.tensors import TensorFile
-
-# Training as a stage does it: seeded batches, one step after another, and the metrics at the end.
 
 
 def steps_per_epoch(bench: Bench, dataset: Dataset) -> int:
@@ -297,12 +295,9 @@ def _judge_runs(subject: str, runs: tuple[list[float], list[float]], samples: in
         f"mean of {len(runs[0])} runs {means[0]:.4g}, of the port's {len(runs[1])} {means[1]:.4g}; difference "
         f"{found.difference:+.3g}, 90 % interval {found.low:+.3g} to {found.high:+.3g}, margin {margin:g}"
     )
-    match found.answer:
-        case Answer.EQUIVALENT:
-            return Verdict(Outcome.PASS, subject, f"equivalent: {facts}")
-        case Answer.DIFFERENT:
-            return Verdict(Outcome.FAIL, subject, f"different: {facts}")
-        case Answer.NOT_ENOUGH_RUNS:
-            more = f"{found.more:,} more" if found.more is not None else "too many more"
-            coarse = f"; one sample of the evaluation set is {step:.3g}" if step > margin else ""
-            return Verdict(Outcome.SKIP, subject, f"not enough runs: {more} a side needed; {facts}{coarse}")
+    if found.answer != "not enough runs":
+        outcome = Outcome.PASS if found.answer == "equivalent" else Outcome.FAIL
+        return Verdict(outcome, subject, f"{found.answer}: {facts}")
+    more = f"{found.more:,} more" if found.more is not None else "too many more"
+    coarse = f"; one sample of the evaluation set is {step:.3g}" if step > margin else ""
+    return Verdict(Outcome.SKIP, subject, f"not enough runs: {more} a side needed; {facts}{coarse}")
