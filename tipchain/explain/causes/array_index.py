@@ -8,7 +8,16 @@ from itertools import combinations
 
 import numpy as np
 
-from tipchain.explain.locate.differences import HIDING, MOST_AXES, Sketch, hidden_by, orders, relative, same_mask
+from tipchain.explain.locate.differences import (
+    HIDING,
+    MOST_AXES,
+    Sketch,
+    Sketches,
+    hidden_by,
+    orders,
+    relative,
+    same_mask,
+)
 from tipchain.framework_types import Array
 from tipchain.numbers.tolerance import SAME_DOUBLE
 
@@ -34,7 +43,8 @@ class ArrayIndex:
         for number, one in arrays.items():
             self.sizes.setdefault(one.size, []).append(number)
         self._sketches = {
-            size: np.stack([Sketch(arrays[one]).numbers for one in some]) for size, some in self.sizes.items()
+            size: Sketches([Sketch(arrays[one]) for one in some], max(tolerance, SAME_DOUBLE))
+            for size, some in self.sizes.items()
         }
         self.masks = [number for number, one in arrays.items() if hidden_by(one) is not None]
         self._hiding = {number for number, one in arrays.items() if one.dtype.kind == "f" and (one <= HIDING).any()}
@@ -47,8 +57,7 @@ class ArrayIndex:
         if hides:
             close = [number for number in every if number in self._hiding]
         else:
-            alike = Sketch(array).among(self._sketches[array.size], max(self.tolerance, SAME_DOUBLE)) if every else ()
-            close = [number for number, one in zip(every, alike, strict=True) if one]
+            close = [every[one] for one in self._sketches[array.size].close(Sketch(array))] if every else []
         found = [one for one in close if self.same(self.arrays[one], array) or self._turned(self.arrays[one], array)]
         masked = self.masks if hides or array.dtype.kind == "b" else ()
         return tuple(dict.fromkeys([*found, *(one for one in masked if same_mask(self.arrays[one], array))]))

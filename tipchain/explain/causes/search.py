@@ -28,7 +28,7 @@ from tipchain.explain.causes.hypotheses import (
     place_of,
 )
 from tipchain.explain.causes.lines import Frame, codes_of, namesake, only_return, only_unlike, reads_alike
-from tipchain.explain.causes.mutations import completed, mutations, search
+from tipchain.explain.causes.mutations import completed, harmless, mutations, search
 from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.program import LAYER, Act, has_own_backward
 from tipchain.explain.causes.settings import by_findings, by_meaning
@@ -305,7 +305,7 @@ def _diagnose(
             return []
         trials.run(by_findings(piece, trials.base.ops, findings))
         if not trials.settled() and piece.backward:
-            trials.run(cut_gradients(piece, trials.base.ops, trials.base.outputs))
+            trials.run(harmless(trials, cut_gradients(piece, trials.base.ops, trials.base.outputs)))
             trials.run(other_layers(piece, trials.walk))
         if inside is not None and not piece.backward and (told := _told_by_places(piece, trials, models, inside)):
             return told
@@ -399,7 +399,8 @@ def diagnose_loss(piece: Piece) -> Diagnosis | None:
         if piece.backward:
             if trials.before <= NOISE:
                 return None
-            trials.run(chain(by_meaning(piece, ops), cut_gradients(piece, ops, trials.base.outputs)))
+            cuts = harmless(trials, cut_gradients(piece, ops, trials.base.outputs))
+            trials.run(chain(by_meaning(piece, ops), cuts))
             if not trials.settled():
                 trials.run(missing_calls(piece, trials.walk))
             if not trials.settled():

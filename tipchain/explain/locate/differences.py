@@ -467,11 +467,27 @@ class Sketch:
 
     def close(self, other: Sketch, tolerance: float) -> bool:
         """Tell whether both may be of the same values; NaN is close to nothing."""
-        return self.size == other.size and bool(self.among(other.numbers[None], tolerance)[0])
+        return self.size == other.size and bool(_near(other.numbers[None], self.numbers, tolerance)[0])
 
-    def among(self, numbers: Array, tolerance: float) -> Array:
-        """Tell of each of several sketches of this size, whose ``numbers`` are the rows, whether it may be of the same values."""
-        scales = np.sqrt(np.maximum(self.numbers[3], numbers[:, 3]))[:, None]
-        apart = np.abs(numbers - self.numbers)
-        apart[:, 3:] /= np.maximum(scales, TINY)
-        return np.asarray((apart <= tolerance * scales).all(1))
+
+class Sketches:
+    """Sketches of arrays of one size, and which of them are close to another."""
+
+    def __init__(self, sketches: Sequence[Sketch], tolerance: float) -> None:
+        numbers = np.stack([one.numbers for one in sketches])
+        self.tolerance, self.order = tolerance, np.argsort(numbers[:, 0], kind="stable")
+        self.numbers = numbers[self.order]
+
+    def close(self, one: Sketch) -> list[int]:
+        """Return the places of those that may be of the same values as another; NaN is close to nothing."""
+        within = 2 * self.tolerance * np.sqrt(one.numbers[3])
+        least, column = one.numbers[0], self.numbers[:, 0]
+        near = slice(np.searchsorted(column, least - within), np.searchsorted(column, least + within, "right"))
+        return sorted(self.order[near][_near(self.numbers[near], one.numbers, self.tolerance)].tolist())
+
+
+def _near(rows: Array, numbers: Array, tolerance: float) -> Array:
+    scales = np.sqrt(np.maximum(numbers[3], rows[:, 3]))[:, None]
+    apart = np.abs(rows - numbers)
+    apart[:, 3:] /= np.maximum(scales, TINY)
+    return np.asarray((apart <= tolerance * scales).all(1))
