@@ -372,8 +372,12 @@ class _Values:
         self.laid_alike = laid_alike
         self.sizes: dict[int, list[Array]] = {}
         self.names: dict[str, set[float]] = {}
+        self.repeated: dict[int, list[tuple[bool, Array]]] = {}
         for array in program.arrays.values():
             self.sizes.setdefault(array.size, []).append(array)
+            if not laid_alike and TELLING <= array.size <= LARGEST_SETTING**2:
+                values = np.unique(array)
+                self.repeated.setdefault(values.size, []).append((values.size == array.size, values))
         for step in program.steps:
             for name, value in (*step.given.items(), *step.made.items()):
                 arrays = [program.arrays[key] for key in value.arrays]
@@ -384,7 +388,18 @@ class _Values:
         if array.size == 1:
             known = self.names.get(last_name(name)) or {one.item() for one in self.sizes.get(1, ())}
             return any(abs(one - array.item()) <= SAME_ENLARGED * abs(one) for one in known)
-        return not array.size or any(self._same(one, array) for one in self.sizes.get(array.size, ()))
+        return (
+            not array.size
+            or any(self._same(one, array) for one in self.sizes.get(array.size, ()))
+            or self._repeats(array)
+        )
+
+    def _repeats(self, array: Array) -> bool:
+        """Tell whether an array repeats a table of distinct values that is among them, or is one that is repeated there."""
+        values = np.unique(array) if self.repeated and array.size <= LARGEST_SETTING**2 else array[:0]
+        table = values.size == array.size
+        others = (one for distinct, one in self.repeated.get(values.size, ()) if distinct or table)
+        return values.size >= TELLING and any(relative(one, values) <= SAME_ENLARGED for one in others)
 
     def _same(self, one: Array, array: Array) -> bool:
         one, array = (each.astype(np.int64) if each.dtype.kind in "bu" else each for each in (one, array))

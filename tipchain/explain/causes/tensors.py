@@ -226,7 +226,8 @@ def _in_place_of(one: Constant, walk: Walk) -> Iterator[tuple[int, Array]]:
     numbers = filter(walk.is_table, walk.index.arrays) if one.wanted is None else [one.wanted]
     for number in sorted(numbers, key=walk.shared.__contains__):
         value = walk.steps.values[number]
-        for part in () if value is None else (value, *(value if value.ndim > 1 else ())):
+        laid = [] if value is None or value.size != array.size else [value.reshape(array.shape)]
+        for part in laid or (() if value is None else (value, *(value if value.ndim > 1 else ()))):
             if part.dtype.kind == array.dtype.kind and part.shape == array.shape[array.ndim - part.ndim :]:
                 whole = np.array(np.broadcast_to(part, array.shape), np.float64)
                 found.setdefault(whole.tobytes(), (number, whole))

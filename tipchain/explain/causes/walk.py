@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import islice
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from tipchain.framework_types import Array, Function, Nested, Options, Tensor
 from tipchain.frameworks.base import map_nested
 from tipchain.numbers.tolerance import NOISE, ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE
 
+MOST_COUNTERPARTS = 64
+"""Tensors of the reference's that are tried in the place of one, the likeliest first: each takes a call."""
 CASTING = frozenset({"astype", "clone", "detach", "contiguous"})
 """Those of them that leave the axes as they are."""
 
@@ -238,17 +241,20 @@ class Walk:
             [step.made[made.index(key)]] if same and step is not None else None
         )  # what its counterpart returned there
 
-        def unlikely(number: int) -> tuple[bool, bool]:
-            maker = self.makers.get(number)
-            return (maker is not None) is leaf, maker is not None and maker.name != op.name
+        latest = max((one for each in op.given for one in self.matched.get(each, ())), default=-1)
 
-        sized = sorted(self.index.sizes.get(array.size, ()), key=unlikely)
-        for number in known if known is not None else sized:
+        def unlikely(number: int) -> tuple[bool, bool, bool]:
+            maker = self.makers.get(number)
+            return (maker is not None) is leaf, maker is not None and maker.name != op.name, number < latest
+
+        def may_be(number: int) -> bool:
+            if number in self.shared or self.steps.values[number] is None:
+                return False
+            return self.is_table(number) if leaf and number in self.makers else leaf or number in self.makers
+
+        sized = filter(may_be, sorted(self.index.sizes.get(array.size, ()), key=unlikely))
+        for number in filter(may_be, known) if known is not None else islice(sized, MOST_COUNTERPARTS):
             ours = self.steps.values[number]
-            if number in self.shared or (number not in self.makers and not leaf) or ours is None:
-                continue
-            if leaf and number in self.makers and not self.is_table(number):
-                continue
             for one in arranged(ours, array.shape, flat=True):
                 tensor = self.as_ports(one)
                 tensor = tensor.astype(old.dtype) if tensor.dtype != old.dtype else tensor

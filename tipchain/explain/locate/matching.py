@@ -795,6 +795,8 @@ class Comparer:
         ours, theirs = self._store.get(one), self._store.get(other)
         if gradient:
             return relative(layout.shared(ours), layout.back_shared(theirs)) + other.apart
+        if ours.size > theirs.size:  # the reference repeats it: all of what it holds must be the port's
+            return relative(ours, layout.back(theirs)) + other.apart
         return relative(layout.apply(ours), theirs) + other.apart
 
     def nan_in_one(self, one: TracedValue, other: TracedValue) -> str:
