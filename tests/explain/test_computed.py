@@ -99,6 +99,36 @@ class Window(paddle.nn.Layer):
         return self.layer(x) * paddle.to_tensor(self.window, dtype=x.dtype)
 
 
+class Grid(torch.nn.Module):
+    """Keeps a grid of columns and rows, each repeated along the other."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(6, 2)
+        columns = torch.linspace(0, 4, 5).expand(6, 5)
+        rows = torch.arange(6).view(6, 1).expand(6, 5).float()
+        self.grid = torch.stack([columns, rows], -1)
+
+    def forward(self, x):
+        return self.layer(x)[:, None, None] * self.grid.to(x.dtype)
+
+
+class FlatGrid(paddle.nn.Layer):
+    """Keeps it as a list of points; its columns end elsewhere."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = paddle.nn.Linear(6, 2)
+        down = np.arange(6.0)
+        across = np.linspace(0, 5, 5)
+        both = np.meshgrid(across, down)
+        self.points = np.stack(both, axis=-1).reshape(1, -1, 2)
+
+    def forward(self, x):
+        made = self.layer(x).unsqueeze(1) * paddle.to_tensor(self.points, dtype=x.dtype)
+        return made.reshape([-1, 6, 5, 2])
+
+
 class Scaled(paddle.nn.Layer):
     """Multiplies by a number that the constructor computes of another size."""
 
@@ -139,6 +169,7 @@ def cause(reference, port):
         pytest.param(
             Within, Window, "return 0.5 - 0.5 * np.cos(2 * math.pi * turns)", "hann_window", id="within a statement"
         ),
+        pytest.param(Grid, FlatGrid, "across = np.linspace(0, 5, 5)", "columns =", id="laid out otherwise"),
         pytest.param(ScaledReference, Scaled, "self.scale = (2 * width) ** -0.5", "self.factor =", id="number"),
         pytest.param(
             Reference, lambda: Unknown(PLACES), 'self.register_buffer("table"', '"table"', id="not made again"

@@ -241,3 +241,60 @@ def test_what_mends_one_layer_of_a_class_is_told_of_an_earlier_one(monkeypatch):
     assert [(one.code, set(one.layers)) for one in report.diagnoses if one.name in ("reduce", "topk")] == [
         ("argument", {"one", "two"})
     ], str(report)
+
+
+def test_a_layer_that_is_called_for_each_part_of_what_the_reference_gives_it_is_no_fault():
+    def ours(net, x):
+        return x + net.b(net.norm(x))
+
+    def theirs(net, x):
+        first, others = x[:, :1], x[:, 1:]
+        return paddle.concat([one + net.b(net.norm(one)) for one in (first, others)], axis=1)
+
+    def layers(nn):
+        return {"norm": nn.LayerNorm(8), "b": nn.Linear(8, 8)}
+
+    torch.manual_seed(0)
+    assert align(model(torch, layers, ours), model(paddle, layers, theirs), ROWS).passed
+
+
+def test_a_gradient_whose_cut_ends_the_process_is_tried_apart():
+    """Paddle's gradient of ``cross`` needs both of its tensors to have one (3.3.1)."""
+
+    def crossing(library, axis, detached):
+        def forward(net, x):
+            a, b = net.a(x)[..., :3], net.b(x)[..., :3]
+            weight = (a * b).sum(axis).exp()
+            return library.cross(a, b, axis), weight.detach() * b.sum(axis) if detached else weight * b.sum(axis)
+
+        return forward
+
+    torch.manual_seed(0)
+    layers = linears(a=(8, 4), b=(8, 4))
+    reference, port = (
+        model(torch, layers, crossing(torch, -1, True)),
+        model(paddle, layers, crossing(paddle, -1, False)),
+    )
+    cause = told(reference, port, ROWS)
+    assert (cause.code, cause.name) == ("cut-gradient", "detach")
+    assert cause.place.code == "weight = (a * b).sum(axis).exp()"
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_parameters_that_no_gradient_comes_to_may_be_frozen(used):
+    def scored(library):
+        def forward(net, x):
+            with library.no_grad():
+                target = net.target(x)
+            return net.a(x) - target if not used else net.a(x) - target + net.target(x)
+
+        return forward
+
+    torch.manual_seed(0)
+    layers = linears(a=(8, 4), target=(8, 4))
+    reference, port = model(torch, layers, scored(torch)), model(paddle, layers, scored(paddle))
+    for one in port.target.parameters():
+        one.stop_gradient = True
+    report = align(reference, port, ROWS)
+    assert report.passed is not used
+    assert [(one.name, one.harmless) for one in report.findings] == [("trainable", not used)]
