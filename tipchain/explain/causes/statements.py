@@ -372,12 +372,11 @@ class _Values:
         self.laid_alike = laid_alike
         self.sizes: dict[int, list[Array]] = {}
         self.names: dict[str, set[float]] = {}
-        self.repeated: dict[int, list[tuple[bool, Array]]] = {}
+        self.tables: dict[int, list[Array]] = {}
         for array in program.arrays.values():
             self.sizes.setdefault(array.size, []).append(array)
-            if not laid_alike and TELLING <= array.size <= LARGEST_SETTING**2:
-                values = np.unique(array)
-                self.repeated.setdefault(values.size, []).append((values.size == array.size, values))
+            if not laid_alike and (table := _table(array)) is not None:
+                self.tables.setdefault(table.size, []).append(table)
         for step in program.steps:
             for name, value in (*step.given.items(), *step.made.items()):
                 arrays = [program.arrays[key] for key in value.arrays]
@@ -388,18 +387,12 @@ class _Values:
         if array.size == 1:
             known = self.names.get(last_name(name)) or {one.item() for one in self.sizes.get(1, ())}
             return any(abs(one - array.item()) <= SAME_ENLARGED * abs(one) for one in known)
-        return (
-            not array.size
-            or any(self._same(one, array) for one in self.sizes.get(array.size, ()))
-            or self._repeats(array)
-        )
-
-    def _repeats(self, array: Array) -> bool:
-        """Tell whether an array repeats a table of distinct values that is among them, or is one that is repeated there."""
-        values = np.unique(array) if self.repeated and array.size <= LARGEST_SETTING**2 else array[:0]
-        table = values.size == array.size
-        others = (one for distinct, one in self.repeated.get(values.size, ()) if distinct or table)
-        return values.size >= TELLING and any(relative(one, values) <= SAME_ENLARGED for one in others)
+        if not array.size or any(self._same(one, array) for one in self.sizes.get(array.size, ())):
+            return True
+        table = _table(array) if self.tables else None
+        if table is None:
+            return False
+        return any(relative(one, table) <= SAME_ENLARGED for one in self.tables.get(table.size, ()))
 
     def _same(self, one: Array, array: Array) -> bool:
         one, array = (each.astype(np.int64) if each.dtype.kind in "bu" else each for each in (one, array))
@@ -410,6 +403,16 @@ class _Values:
         if relative(one.reshape(-1), array.reshape(-1)) <= SAME_ENLARGED:
             return True
         return relative_arranged(one.squeeze(), array.squeeze()) <= SAME_ENLARGED
+
+
+def _table(array: Array) -> Array | None:
+    """Return the values along the only axis along which an array varies, however often they are repeated; None of another array."""
+    varying = [axis for axis in range(array.ndim) if (array != array.take([0], axis)).any()] if array.size else []
+    return (
+        array[tuple(slice(None) if [axis] == varying else 0 for axis in range(array.ndim))]
+        if len(varying) == 1
+        else None
+    )
 
 
 class _Trail:
