@@ -248,7 +248,7 @@ def test_a_broken_journal_costs_repeats_only(bench, text):
 
 def test_commands_may_end_at_once(bench):
     journal = Journal(bench.run)
-    commands = [bench.command._replace(id=str(number), leaves=()) for number in range(40)]
+    commands = [bench.command._replace(id=str(number), leaves=()) for number in range(12)]
 
     def one(command):
         journal.before(command, bench.place)

@@ -263,13 +263,13 @@ def test_figures_that_have_no_room_are_counted(tmp_path):
 def test_500_items_and_30_nights_take_less_than_1_5_mb(tmp_path):
     # A part of the items and nights, and what each more of them takes: the full size takes ten seconds to make.
     sizes = {}
-    for items in (50, 60):  # beyond what stands at the top
-        for nights in (5, 10):
+    for items in (40, 60):
+        for nights in (2, 4):
             made = many_nights(tmp_path / f"{items} {nights}", items, nights)
             sizes[items, nights] = len(page_of(made, tmp_path).encode())
-    by_night = {items: (sizes[items, 10] - sizes[items, 5]) / 5 for items in (50, 60)}
-    whole = {items: sizes[items, 10] + by_night[items] * 20 for items in (50, 60)}
-    assert whole[50] + (whole[60] - whole[50]) / 10 * 450 < 1.5e6
+    by_night = {items: (sizes[items, 4] - sizes[items, 2]) / 2 for items in (40, 60)}
+    whole = {items: sizes[items, 4] + by_night[items] * 26 for items in (40, 60)}
+    assert whole[40] + (whole[60] - whole[40]) / 20 * 460 < 1.5e6
 
 
 def test_an_item_that_is_new_and_fails_is_newly_failing(tmp_path):
