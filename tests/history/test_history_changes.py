@@ -131,32 +131,6 @@ def test_reports_of_items_tell_of_the_environment_too(history, tmp_path):
     assert told(history, tmp_path)[1] == "environment: paddle 3.0 -> 3.1"
 
 
-def test_items_and_verdicts_that_come_and_go(history, tmp_path):
-    fill(
-        history,
-        [
-            (night(0), [judged("a", {"x": PASS, "y": PASS}), item("b"), item("s")]),
-            (
-                night(1),
-                [
-                    judged("a", {"x": PASS, "z": PASS}),
-                    item("c"),
-                    item("d"),
-                    item("e"),
-                    item("s", SKIP, reason="no data"),
-                ],
-            ),
-        ],
-    )
-    assert told(history, tmp_path)[1:] == [
-        "PASS -> SKIP  s: no data",
-        "new verdicts: 1 in a",
-        "gone verdicts: 1 in a",
-        "new items: c, d and 1 more",
-        "gone items: b",
-    ]
-
-
 def test_what_flips_inside_an_item_that_fails_as_before(history, tmp_path):
     fill(
         history,

@@ -207,12 +207,6 @@ def test_somebody_elses_database_is_refused(tmp_path):
         History(place_of(tmp_path, str(tmp_path / "theirs.sqlite")))
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path):
-    (tmp_path / "x.sqlite").write_text("no database" * 100)
-    with pytest.raises(HistoryError, match=r"x\.sqlite cannot be used: file is not a database"):
-        History(place_of(tmp_path, str(tmp_path / "x.sqlite")))
-
-
 @pytest.mark.parametrize(
     ("url", "said"),
     [

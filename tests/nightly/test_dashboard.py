@@ -154,12 +154,6 @@ def test_the_same_nights_give_the_same_text(text, nights):
     assert page_of(nights, nights.parent) == text
 
 
-def test_only_the_latest_nights(nights):
-    lines, _ = read_timelines(find_nights(nights), 2, nights)
-    assert [(line.name, len(line.columns)) for line in lines] == [("other", 1), ("suite", 2)]
-    assert lines[1].columns[0].environment == ()
-
-
 def test_an_unfinished_night_has_what_ended(tmp_path):
     night = NightSample(tmp_path / "suite", 0, [GOOD, FLAKY])
     night.end(GOOD)

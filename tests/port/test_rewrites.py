@@ -258,14 +258,6 @@ def test_a_statement_is_written_as_the_reference_has_it(port, tmp_path):
     assert not list(of_cause(told, lambda _: None))
 
 
-def test_a_corrected_line_keeps_its_end(port):
-    port.write_bytes(PORT.replace("\n", "\r\n").encode())
-    told = cause(port, "x.mean", "missing-call", edit=MEAN)
-    first = next(of_cause(told, lambda _: None)).after
-    assert "F.tanh(x.mean(1))" in first
-    assert first.count("\r\n") == first.count("\n")
-
-
 def test_a_transpose_that_paddles_linear_has_already_is_left_out(port):
     told = cause(port, "qkv", "parting")
     assert ["x = paddle.nn.functional.linear(x, self.qkv.weight)"] in changed(of_cause(told, lambda _: None))

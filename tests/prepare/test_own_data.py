@@ -36,10 +36,6 @@ def prepare(tmp_path, monkeypatch):
     return run
 
 
-def test_a_folder_in_ucfs_layout_is_good(ucf):
-    assert check_own_data(ucf, "mini_ucf") == ("ApplyLipstick", "YoYo")
-
-
 def test_class_folders_are_no_videos_and_videos_no_class_folders(ucf, tmp_path):
     for split in ("train", "val"):
         (tmp_path / split / "cat").mkdir(parents=True)

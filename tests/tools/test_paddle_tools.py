@@ -121,12 +121,6 @@ def test_resume_is_exact(data, trained, tmp_path):
     assert saved["metric"] == expected["metric"]
 
 
-def test_schedule_and_optimizer_come_from_the_case(trained):
-    state = read_state(trained / "latest.pdopt")
-    assert state["LR_Scheduler"] == {"last_epoch": 2, "last_lr": 0.0005}
-    assert any(key.endswith("velocity_0") for key in state)
-
-
 def test_finished_checkpoint_is_left_alone(data, trained, capsys):
     before = (trained / "latest.json").read_bytes()
     assert train(data, trained, "--epochs", "2", "--resume", str(trained / "latest")) == 0
