@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from bundle_samples import STAGES, tipchain
+from hostile.mutations import with_strange_values
 from programs import full_disk
 
 from tipchain.bundle import making
@@ -134,10 +135,6 @@ def test_show_checks_every_file(copied, capsys):
     assert main(["bundle"]) == 2
 
 
-NESTED = json.loads("[" * 900 + "]" * 900)
-STRANGE = (None, True, 10**30, float("nan"), "\ud800\x1b[2J\u202e", [], {}, [[1]], {"a": None}, NESTED)
-
-
 @pytest.fixture
 def bundle(tmp_path):
     weights = BundledWeights(file="weights/a", digest="0", names={"a": "b"})
@@ -175,21 +172,10 @@ def seal(folder, document):
     (folder / MANIFEST).write_text(json.dumps({**document, "content": content}))
 
 
-def changed(document, above=()):
-    parts = (
-        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
-    )
-    for name, one in list(parts):
-        for value in (*STRANGE, *changed(one)):
-            copy = dict(document) if isinstance(document, dict) else list(document)
-            copy[name] = value
-            yield copy
-
-
 def test_no_resealed_manifest_ends_in_a_traceback(bundle, capsys):
     whole = json.loads((bundle / MANIFEST).read_text())
     tried = refused = 0
-    for document in changed(whole):
+    for document in with_strange_values(whole):
         seal(bundle, document)
         assert main(["bundle", "show", str(bundle)]) in (0, 1, 2), document
         told = capsys.readouterr()

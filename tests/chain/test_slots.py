@@ -21,6 +21,14 @@ IDLE = (
 )
 
 
+@pytest.mark.parametrize("change", IDLE)
+def test_a_line_that_nothing_reads_may_have_any_key(change):
+    whole, changed = slots(TEMPLATE), slots(edit(TEMPLATE, change))
+    moved = [role for role, slot in whole.items() if slot != changed[role]]
+    assert len(moved) == 1
+    assert changed[moved[0]].key == change[1].partition(":")[0]
+
+
 @pytest.mark.parametrize("change", [(start, "other:train.py") for start, _ in IDLE if start != "export1"])
 def test_a_line_that_is_read_needs_its_key(change):
     with pytest.raises(ParamsError, match=r"f\.txt:\d+: expected"):

@@ -70,7 +70,14 @@ def test_everything_that_differs_is_found(history, tmp_path):
         ("torch", "2.12", "2.13"),
         ("gone", "x", ""),
     ]
-    assert "PASS -> FAIL  flips: x is wrong" in told(history, tmp_path)
+    lines = told(history, tmp_path)
+    assert "PASS -> FAIL  flips: x is wrong" in lines
+    assert lines[-4:] == [
+        "new verdicts: 1 in flips",
+        "gone verdicts: 1 in flips",
+        "new items: comes",
+        "gone items: goes",
+    ]
 
 
 def test_nothing_changed_is_one_line(history, tmp_path):
@@ -145,25 +152,25 @@ def test_what_flips_inside_an_item_that_fails_as_before(history, tmp_path):
 def test_what_fails_in_another_way_is_not_newly_failing(history, tmp_path):
     before = [
         item("a", FAIL, causes=[cause()]),
-        item("b", ERROR, causes=[cause()]),
         item("c"),
         item("d", FAIL),
         item("e", SKIP),
+        item("f"),
     ]
     after = [
         item("a", ERROR, causes=[cause()]),
-        item("b", FAIL, causes=[cause()]),
         item("c", FAIL),
         item("d"),
         item("e", ERROR),
+        item("f", SKIP, reason="no data"),
     ]
     fill(history, [(night(0), before), (night(1), after)])
     assert told(history, tmp_path)[1:] == [
         "PASS -> FAIL  c",
         "SKIP -> ERROR  e",
         "FAIL -> ERROR  a",
-        "ERROR -> FAIL  b",
         "FAIL -> PASS  d",
+        "PASS -> SKIP  f: no data",
     ]
 
 

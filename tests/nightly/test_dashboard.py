@@ -112,6 +112,7 @@ def test_links_are_relative_to_the_page_wherever_it_goes(nights, tmp_path):
 
 
 def test_what_changed_stands_at_the_top(text):
+    assert "<title>2 failed, Nightly: suite, other</title>" in text
     plain = top_of(text)
     assert "FAIL" in plain
     assert "2 of 5 items did not pass" in plain

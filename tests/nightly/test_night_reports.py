@@ -190,12 +190,6 @@ def test_the_end_of_a_log(tmp_path):
     assert len(work.tail()) == 1
 
 
-def test_what_xml_cannot_hold_is_not_in_it(night):
-    results = read_results(night.folder)
-    renamed = replace(results, night=replace(results.night, plan=replace(results.plan, name="a\x00b")))
-    assert ET.fromstring(junit_xml(night_as_report(renamed))).get("name") == "a?b"
-
-
 def test_the_cause_that_an_items_report_tells_is_its_reason(tmp_path):
     place, fix = SourceLine(file="nets/port.py", line=7, code="x"), "pass `epsilon=1e-05` to `bn`"
     epsilon = replace(CAUSE, code="epsilon", message="eps is wrong", fix=fix, explains=("forward/logits",), place=place)

@@ -139,13 +139,6 @@ def changed(edits):
             "TypeError: paddle.nn.ReLU6() received unexpected keyword argument 'inplace'",
             ["settings = {'name': None}", "self.act = paddle.nn.ReLU6()"],
         ),
-        (
-            "self.keep",
-            no_tensor("divide", "y", 1, "float"),
-            [
-                "x = x.div(paddle.to_tensor(self.keep)) * paddle.nn.Linear(8, 8, True)(paddle.nn.Linear(8, 8, bias_attr=False))"
-            ],
-        ),
         ("more //", no_tensor("floor_divide", "y", 1, "int"), ["x = self.more // paddle.to_tensor(2)"]),
         (
             "self.keep",

@@ -478,7 +478,9 @@ def test_two_processes_train_one_model(data, tmp_path):
     position = json.loads((tmp_path / "out/latest.json").read_text())
     assert (position["devices"], position["learning_rate"], position["lr_scaling"]) == (2, 0.0005, "linear")
     # The case's schedule halves the rate after two epochs.
-    assert read_state(tmp_path / "out/latest.pdopt")["LR_Scheduler"]["last_lr"] == pytest.approx(0.0005)
+    state = read_state(tmp_path / "out/latest.pdopt")
+    assert state["LR_Scheduler"]["last_lr"] == pytest.approx(0.0005)
+    assert any(key.endswith("velocity_0") for key in state), "its optimizer, too"
 
 
 def test_a_resumed_run_does_not_scale_the_rate_twice(trained, monkeypatch):
