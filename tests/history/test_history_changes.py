@@ -72,12 +72,7 @@ def test_everything_that_differs_is_found(history, tmp_path):
     ]
     lines = told(history, tmp_path)
     assert "PASS -> FAIL  flips: x is wrong" in lines
-    assert lines[-4:] == [
-        "new verdicts: 1 in flips",
-        "gone verdicts: 1 in flips",
-        "new items: comes",
-        "gone items: goes",
-    ]
+    assert {"new verdicts: 1 in flips", "gone verdicts: 1 in flips", "new items: comes", "gone items: goes"} <= set(lines)
 
 
 def test_nothing_changed_is_one_line(history, tmp_path):
@@ -169,8 +164,8 @@ def test_what_fails_in_another_way_is_not_newly_failing(history, tmp_path):
         "PASS -> FAIL  c",
         "SKIP -> ERROR  e",
         "FAIL -> ERROR  a",
-        "FAIL -> PASS  d",
         "PASS -> SKIP  f: no data",
+        "FAIL -> PASS  d",
     ]
 
 
