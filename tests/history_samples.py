@@ -140,16 +140,16 @@ from pathlib import Path
 from history_samples import judged, night, PASS, trained
 from tipchain.history.store import History, place_of
 history = History(place_of(Path("."), sys.argv[2]))
-for number in range(3):
-    names = range(6) if int(sys.argv[3]) % 2 else reversed(range(6))
-    items = [judged(f"item{at}", {f"tensor{one}": PASS for one in range(20)}) for at in names]
+for number in range(2):
+    names = range(4) if int(sys.argv[3]) % 2 else reversed(range(4))
+    items = [judged(f"item{at}", {f"tensor{one}": PASS for one in range(9)}) for at in names]
     history.add(night(number), items)
 history.add(night(9, title=f"writer{sys.argv[3]}"), [trained("own", {"loss": 0.5})])
 """
 
 
 def write_twice_at_once(place: HistoryPlace) -> None:
-    """Let two processes add the same three nights, in another order, and one of their own."""
+    """Let two processes add the same two nights, in another order, and one of their own."""
     url = place.url.render_as_string(hide_password=False)
     argv = [sys.executable, "-c", WRITER, str(Path(__file__).resolve().parent), url]
     writers = [subprocess.Popen([*argv, str(number)]) for number in range(2)]

@@ -39,23 +39,24 @@ def script(project, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def records():
-    return set()
+def printed():
+    return {}
 
 
 @pytest.fixture
-def recorded(project, script, records):
-    """Record both sides for a check as its document does, once for all tests."""
+def checked(project, script, printed):
+    """Record both sides for a check and run it as its document does, once for all tests; return what it printed."""
 
-    def record(check: str) -> None:
-        if check in records:
-            return
-        data = ["--dataset_root", str(project.root / "test_tipc/data/lite_data")] if check == "check_step2" else []
-        for one in BEFORE.get(check, ()):
-            script(one, *data)
-        records.add(check)
+    def check(command: str) -> str:
+        stem = Path(command).stem
+        if command not in printed:
+            data = ["--dataset_root", str(project.root / "test_tipc/data/lite_data")] if stem == "check_step2" else []
+            for one in BEFORE.get(stem, ()):
+                script(one, *data)
+            printed[command] = script(str(ROOT / command))
+        return printed[command]
 
-    return record
+    return check
 
 
 def latest(project) -> Path:
@@ -97,8 +98,19 @@ def test_the_samples_are_the_documents_own():
 
 
 @pytest.mark.frameworks
+def test_a_long_log_is_cut_unless_all_is_wanted_and_quiet_prints_none(project, checked, script):
+    said = checked("alignment/step4/check_step4.py").splitlines()
+    log = (latest(project) / "bp_align_diff.log").read_text().splitlines()
+    assert said[:40] == log[:40]
+    assert said[40].startswith(f"… {len(log) - 41} more lines: ")
+    assert said[41] == log[-1]
+    assert script("step4/check_step4.py", "-v").count("root INFO: ") == len(log)
+    assert "root INFO: " not in script("step4/check_step4.py", "-q")
+
+
+@pytest.mark.frameworks
 @pytest.mark.parametrize("command", SAMPLES)
-def test_a_command_prints_what_its_document_shows(recorded, script, command):
+def test_a_command_prints_what_its_document_shows(checked, script, command):
     """The lines are reprod_log's, before our verdict; the documents' keys are among them, in their order."""
     if command.endswith("check_log_diff.py"):
         script(str(ROOT / command).replace("check_log_diff", "write_log"), case=False)
@@ -108,8 +120,7 @@ def test_a_command_prints_what_its_document_shows(recorded, script, command):
             script(f"pipeline/Step4/AlexNet_{side}/train.sh", program="sh")
         said = script("pipeline/Step4/check_step4.py")
     else:
-        recorded(Path(command).stem)
-        said = script(str(ROOT / command))
+        said = checked(command)
     if command.endswith("03_test_metric.py"):
         dictionaries, _, said = said.partition("\n")
         assert re.fullmatch(r"\{'acc_top1': array\(.*'acc_top5': array\(.*\} \{'acc_top1': array\(.*\}", dictionaries)
@@ -121,18 +132,6 @@ def test_a_command_prints_what_its_document_shows(recorded, script, command):
     assert end == ("failed" if demo else "passed")
     assert all(re.match(LINE, line) or "more lines: " in line for line in log.splitlines())
     assert verdict == "" if demo else verdict.startswith("equal to its reference: ")
-
-
-@pytest.mark.frameworks
-def test_a_long_log_is_cut_unless_all_is_wanted_and_quiet_prints_none(project, recorded, script):
-    recorded("check_step4")
-    said = script("step4/check_step4.py").splitlines()
-    log = (latest(project) / "bp_align_diff.log").read_text().splitlines()
-    assert said[:40] == log[:40]
-    assert said[40].startswith(f"… {len(log) - 41} more lines: ")
-    assert said[41] == log[-1]
-    assert script("step4/check_step4.py", "-v").count("root INFO: ") == len(log)
-    assert "root INFO: " not in script("step4/check_step4.py", "-q")
 
 
 THEIRS = """\
@@ -152,10 +151,9 @@ for side, arrays in sides.items():
 
 
 @pytest.mark.frameworks
-def test_a_script_of_the_original_reads_our_dumps_and_we_judge_its(project, recorded, script, tmp_path):
+def test_a_script_of_the_original_reads_our_dumps_and_we_judge_its(project, checked, script, tmp_path):
     pytest.importorskip("reprod_log")
-    recorded("check_step3")
-    script("step3/check_step3.py")
+    checked("alignment/step3/check_step3.py")
     (tmp_path / "theirs.py").write_text(THEIRS)
     script(str(tmp_path / "theirs.py"), str(latest(project)), case=False)
     ours, theirs = (
@@ -170,7 +168,7 @@ def test_a_script_of_the_original_reads_our_dumps_and_we_judge_its(project, reco
 
 
 @pytest.mark.frameworks
-def test_the_train_sh_pair_feeds_the_check_and_a_wrong_port_fails_it(project, script, records):
+def test_the_train_sh_pair_feeds_the_check_and_a_wrong_port_fails_it(project, script, printed):
     right, wrong = "nn.CrossEntropyLoss()", "nn.CrossEntropyLoss(label_smoothing=0.1)"
     project.edit("tiny_paddle.py", right, wrong)
     try:
@@ -180,7 +178,7 @@ def test_the_train_sh_pair_feeds_the_check_and_a_wrong_port_fails_it(project, sc
         assert "root INFO: diff check failed\nNOT the same loss: " in said
         assert "pass `label_smoothing=0.0` to `cross_entropy`" in said
     finally:
-        records.discard("check_step4")
+        printed.pop("alignment/step4/check_step4.py", None)
         project.edit("tiny_paddle.py", wrong, right)
 
 

@@ -70,20 +70,6 @@ def test_in_place_of_a_driver_that_no_script_uses_it_runs_too(suite, recorder):
     assert done.stdout.splitlines() == [str(suite), "unset", "run", PARAMS, MODE]
 
 
-def test_prepares_first_when_asked(suite):
-    (suite / "test_tipc/prepare.sh").write_text("mkdir -p images\necho x > images/a.png\ntouch prepared\n")
-    done = drive(suite, PARAMS, MODE, "--prepare", **forking.variables())
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert (suite / "prepared").exists()
-    assert "exit code 0" in done.stdout
-    (suite / "test_tipc/prepare.sh").write_text("exit 3\n")
-    before = list((suite / "test_tipc/output").rglob("report.json"))
-    done = drive(suite, PARAMS, MODE, "--prepare", **forking.variables())
-    assert done.returncode == 1
-    assert "could not be prepared; nothing was run" in done.stderr
-    assert list((suite / "test_tipc/output").rglob("report.json")) == before
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"), [([""], []), (["-1", "--json", "-"], ["--gpu-id", "-1", "--json", "-"])]
 )
@@ -113,19 +99,6 @@ def test_wrong_use_is_exit_2(suite, arguments, message):
     assert done.returncode == 2
     assert message in done.stderr
     assert not (suite / "test_tipc/output").exists()
-
-
-def test_ctrl_c_is_exit_130_and_leaves_no_process(suite):
-    pids = suite / "pids"
-    (suite / "train.py").write_text(
-        f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
-    )
-    process = begin(suite, "bash", DRIVER, PARAMS, MODE)
-    await_(lambda: pids.exists() and pids.read_text())
-    os.killpg(process.pid, signal.SIGINT)
-    process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert not living(pids)
 
 
 def test_called_through_a_link_or_from_another_folder(suite, tmp_path, recorder):
@@ -182,14 +155,6 @@ def test_the_interpreter_named_runs_tipchain_and_the_commands(suite, tmp_path, r
         assert done.stdout.endswith("mine --python other\n"), "the later one counts"
 
 
-def test_a_missing_interpreter_of_the_file_is_named_with_the_way_out(suite):
-    (suite / PARAMS).write_text(edit((suite / PARAMS).read_text(), ("python:", "python:python3.0")))
-    done = drive(suite, PARAMS, MODE, **forking.variables())
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "python3.0" in done.stdout
-    assert "--python" in done.stdout
-
-
 # tipchain prepare
 
 
@@ -204,15 +169,14 @@ def prepare(
     )
 
 
-def begin(suite: Path, *command: str) -> subprocess.Popen[bytes]:
-    """Start a command in the checkout, by itself ``tipchain prepare``, in a session of its own."""
+def begin(suite: Path, *options: str) -> subprocess.Popen[bytes]:
+    """Start ``tipchain prepare`` in the checkout."""
     return subprocess.Popen(
-        command or [sys.executable, "-m", "tipchain", "prepare", PARAMS, MODE],
+        [sys.executable, "-m", "tipchain", "prepare", PARAMS, MODE, *options],
         cwd=suite,
         env=environment(suite, **forking.variables()),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        start_new_session=True,
     )
 
 
@@ -228,20 +192,12 @@ def checked(suite):
     return suite
 
 
-def test_a_good_script_is_run_in_the_checkout_and_logged(checked):
-    script(checked, 'echo "$PWD|$1|$2|$#"; mkdir -p data\n')
-    done = prepare(checked)
+def test_a_good_script_is_run_in_the_checkout_in_english_and_logged(checked):
+    script(checked, 'echo "$PWD|$1|$2|$#"; mkdir -p data; echo "$LC_MESSAGES ${LC_ALL-none} $LC_CTYPE"\n')
+    done = prepare(checked, LC_ALL="C.UTF-8", LANGUAGE="zh_CN")
     assert done.returncode == 0, done.stdout + done.stderr
-    log = checked / f"test_tipc/output/prepare/net-{MODE}.log"
-    assert log.read_text() == f"{checked}|{PARAMS}|{MODE}|2\n"
+    assert logged(checked) == [f"{checked}|{PARAMS}|{MODE}|2", "C none C.UTF-8"]
     assert "exit code 0: prepared; 1 named paths are there" in done.stdout
-
-
-def test_the_programs_that_the_script_calls_speak_english(checked):
-    script(checked, 'echo "$LC_MESSAGES ${LC_ALL-none} $LC_CTYPE"\n')
-    assert prepare(checked, LC_ALL="C.UTF-8", LANGUAGE="zh_CN").returncode == 0
-    log = checked / f"test_tipc/output/prepare/net-{MODE}.log"
-    assert log.read_text() == "C none C.UTF-8\n"
 
 
 @pytest.mark.parametrize(
@@ -260,7 +216,7 @@ def test_no_text_of_the_file_reaches_a_shell(checked):
     script(checked, 'printf "%s" "$1"\n')
     done = prepare(checked, params=name)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (checked / f"test_tipc/output/prepare/net-{MODE}.log").read_text() == name
+    assert logged(checked) == [name]
     assert not (checked / "hurt").exists()
 
 
@@ -272,12 +228,11 @@ def test_a_script_that_hangs_is_ended_with_its_children(checked):
     assert not living(checked / "child")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_ends_the_script_with_its_children(checked, number):
+def test_an_end_of_the_preparation_ends_the_script_with_its_children(checked):
     script(checked, "sleep 60 & echo $! >child.new; mv child.new child\nwait\n")
     process = begin(checked)
     await_((checked / "child").exists)
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
     assert process.returncode == 130
     assert not living(checked / "child")
@@ -382,21 +337,27 @@ def test_the_script_runs_with_the_interpreter_that_is_named_under_all_names(chec
     done = prepare(checked, "--python", str(venv / "bin/python"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"  python: {venv}/bin/python\n" in done.stdout
-    assert logged(checked) == [*[str(venv)] * 3, *[f"pip {venv} install -r a b.txt"] * 3, str(venv)]
-
-
-def test_the_files_interpreter_is_taken_if_none_is_named(checked, venv):
+    expected = [*[str(venv)] * 3, *[f"pip {venv} install -r a b.txt"] * 3, str(venv)]
+    assert logged(checked) == expected
     text = (checked / PARAMS).read_text()
     (checked / PARAMS).write_text(edit(text, ("python:", f"python:{venv}/bin/python")))
-    script(checked, CALLS)
     assert prepare(checked).returncode == 0
-    assert logged(checked)[0] == str(venv)
+    assert logged(checked) == expected, "the file's, where none is named"
 
 
-def test_a_chain_hands_its_interpreter_on(checked, venv):
-    script(checked, "pip install x\n")
-    done = drive(checked, PARAMS, MODE, "--prepare", "--python", str(venv / "bin/python"), **forking.variables())
-    assert logged(checked) == [f"pip {venv} install x"], done.stdout + done.stderr
+def test_a_chain_is_prepared_first_when_asked_with_its_own_interpreter(suite, venv):
+    words = (PARAMS, MODE, "--prepare", "--python", str(venv / "bin/python"))
+    script(suite, "mkdir -p images\necho x > images/a.png\npip install x\n")
+    done = drive(suite, *words, **forking.variables())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert logged(suite) == [f"pip {venv} install x"]
+    assert "exit code 0" in done.stdout
+    script(suite, "exit 3\n")
+    before = list((suite / "test_tipc/output").rglob("report.json"))
+    done = drive(suite, *words, **forking.variables())
+    assert done.returncode == 1
+    assert "could not be prepared; nothing was run" in done.stderr
+    assert list((suite / "test_tipc/output").rglob("report.json")) == before
 
 
 @pytest.mark.parametrize(
@@ -404,10 +365,7 @@ def test_a_chain_hands_its_interpreter_on(checked, venv):
     [
         ("--python=no/such", "--python no/such: there is no such program"),
         ("--python=/bin/true", "--python /bin/true: is no interpreter"),
-        *(
-            (one, f"{one.partition('=')[0]} is for tipchain's own project")
-            for one in ("--data-only", "--force", "--data-path=.")
-        ),
+        ("--data-path=.", "--data-path is for tipchain's own project"),
     ],
 )
 def test_options_that_cannot_be_meant_are_refused_before_anything_runs(checked, option, message):
@@ -417,20 +375,18 @@ def test_options_that_cannot_be_meant_are_refused_before_anything_runs(checked, 
     assert not (checked / "prepared").exists()
 
 
-@pytest.mark.parametrize(
-    "words", ["pip3 -q install x", "python -m pip install x", "${python} setup.py install", "pip uninstall -y x"]
-)
-def test_nothing_is_installed_into_the_environment_that_tipchain_runs_in(checked, words):
+def test_nothing_is_installed_into_the_environment_that_tipchain_runs_in(checked):
     """Here ``python`` is tipchain's own, as where its environment is activated."""
     (checked / "setup.py").write_text("open('installed', 'w')\n")
-    script(checked, f"python=python3\n{words}\npip --version >version\npython -c 'print(1 + 1)'\n")
+    calls = ["pip3 -q install x", "python -m pip install x", "python3 setup.py install", "pip uninstall -y x"]
+    script(checked, "\n".join([*calls, "pip --version >version", "python -c 'print(1 + 1)'\n"]))
     done = prepare(checked)
     assert done.returncode == 1
-    name = words.replace("${python}", "python3")
-    assert f"FAIL  log:1: ERROR: not installed: {name}\n" in done.stdout
+    for number, words in enumerate(calls, 1):
+        assert f"FAIL  log:{number}: ERROR: not installed: {words}\n" in done.stdout
     assert "tipchain's own, so nothing is installed" in done.stdout
     assert "--python PATH names an interpreter of the suite's own" in done.stdout
-    assert logged(checked)[1:] == ["2"]
+    assert logged(checked)[len(calls) :] == ["2"]
     assert "pip" in (checked / "version").read_text()
     assert not (checked / "installed").exists()
 
@@ -475,16 +431,11 @@ def test_what_was_there_is_kept_if_asked_for(checked):
 def test_what_a_killed_preparation_moved_aside_is_put_back_by_the_next(checked):
     folder = own_data(checked)
     script(checked, "rm -rf data/mine; touch deleted; sleep 60\n")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tipchain", "prepare", PARAMS, MODE, "--keep-data"],
-        cwd=checked,
-        env=environment(checked),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    process = begin(checked, "--keep-data")
     await_((checked / "deleted").exists)
     process.kill()
-    assert process.wait(timeout=60) == -signal.SIGKILL
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
     assert not folder.exists()
     script(checked, ":\n")
     assert "kept: data/mine\n" in prepare(checked).stdout
@@ -513,13 +464,12 @@ printf half >w.pdparams
 """
 
 
-@pytest.mark.parametrize("end", ["sleep 0.5; kill -9 $PPID; sleep 60\n", "exit 4\n"])
-def test_a_half_made_download_does_not_pass_the_second_time(checked, end):
+def test_a_half_made_download_does_not_pass_the_second_time(checked):
     (checked / "data").mkdir()
     (checked / "w.pdparams").write_text("another of that name")
     time.sleep(1.1)  # wget tells the time in seconds
-    script(checked, DOWNLOAD + end)
-    for _ in range(2):
+    for end in ("sleep 0.5; kill -9 $PPID; sleep 60\n", "exit 4\n"):
+        script(checked, DOWNLOAD + end)
         assert prepare(checked, "--timeout", "2").returncode != 0
     script(checked, DOWNLOAD.replace("half", "whole") + "echo \"2024 - 'w.pdparams' saved [5/5]\"\n")
     assert prepare(checked).returncode == 0

@@ -62,15 +62,6 @@ def test_every_call_of_tipchain_could_be_made(page):
                 assert "--help" in words, line
 
 
-def test_a_call_that_could_not_be_made_would_be_noticed(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("```text\ntipchain align x.yaml --onyl forward    what it does\n```\n")
-    assert list(calls(page)) == ["tipchain align x.yaml --onyl forward"]
-    with pytest.raises(Exception, match="--onyl"):
-        parser_of("align").parse_args(["x.yaml", "--onyl", "forward"])
-    assert sum(1 for path in PAGES for _ in calls(path)) > 50
-
-
 @pytest.mark.frameworks
 @pytest.mark.parametrize("page", HAS_PYTHON, ids=name_of)
 def test_the_python_of_a_page_runs(page, tmp_path):

@@ -138,21 +138,7 @@ def test_numbers_of_every_kind(text):
     assert value == float(text) or math.isnan(value) == math.isnan(float(text))
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "loss: none",
-        "loss",
-        "loss:",
-        "my_loss: 1",
-        "x/loss: 1",
-        "--loss=1",
-        "loss_weight: 3",
-        "eta: 0:00:01",
-        "iter: 1",
-        "loss: nano",
-    ],
-)
+@pytest.mark.parametrize("line", ["loss", "my_loss: 1", "x/loss: 1", "--loss=1", "iter: 1", "loss: nano"])
 def test_what_is_no_figure(line):
     assert figures("train", [line]) == {}
 

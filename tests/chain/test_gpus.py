@@ -140,17 +140,6 @@ HOLD = (
 )
 
 
-def test_a_gpu_is_had_by_one_command_at_a_time(tmp_path):
-    leases = Leases(tmp_path / "leases")
-    assert leases.take(("0", "1"), "train[a]") == ""
-    assert leases.take(("2",), "train[b]") == ""
-    assert leases.take(("3", "1"), "train[c]") == "GPU 1, held by train[a]"
-    assert leases.take(("3",), "train[d]") == "", "what could not have all has taken none"
-    leases.give_back(("0", "1"))
-    assert leases.take(("1",), "train[c]") == ""
-    assert leases.trouble == ""
-
-
 def test_leases_hold_between_processes_and_end_with_their_holder(tmp_path):
     argv = [sys.executable, "-c", HOLD, str(tmp_path)]
     leases = Leases(tmp_path)

@@ -34,10 +34,6 @@ def test_every_kind_is_told_by_its_own_marks_and_has_a_planner():
         assert (kind.module == "") == (kind.name == TRAIN_INFER or bool(kind.lacks))
 
 
-def test_a_file_without_marks_is_a_training_chain():
-    assert told("").kind.name == told("===params===\n").kind.name == TRAIN_INFER
-
-
 def test_the_named_kind_counts():
     assert told(CLAS, chain=TRAIN_INFER).kind.name == TRAIN_INFER
     with pytest.raises(UsageError, match="did you mean 'paddle2onnx'"):

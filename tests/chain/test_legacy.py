@@ -12,13 +12,6 @@ def make(text, mode, suite):
     return expand(legacy_spec(text, "f.txt", get_suite(suite), Mode(mode)), "f.txt").commands
 
 
-def test_values_are_cut_at_the_second_colon_and_unknown_trainers_are_norm():
-    text = edit(TEMPLATE, ("norm_train", "norm_train:train.py --url http://x"), ("trainer", "trainer:other"))
-    argv = make(text, "lite_train_lite_infer", "template")[0].argv
-    assert argv[:4] == ("python", "train.py", "--url", "http")
-    assert "--output-dir=./test_tipc/output/other_gpus_-1_autocast_null" in argv
-
-
 def test_a_null_training_to_which_words_are_added_is_run():
     text = edit(TEMPLATE, ("norm_train", "norm_train:null"), ("trainer", "trainer:to_static_train"))
     text += "=====to_static_train_benchmark_params=====\nto_static_train:-o a=1\n"

@@ -114,15 +114,6 @@ def test_stages_without_a_script_share_one_command_that_stands_in_the_files_orde
 # whole_infer
 
 
-def test_whole_infer_exports_into_the_run_and_infers_there():
-    plan = make(TEMPLATE, Mode.WHOLE_INFER)
-    folder = "./test_tipc/output/net/whole_infer/runs/RUN/whole_infer_export_0"
-    export, infer, *_ = plan.commands
-    assert export.argv == ("python", "export.py", "--weights=./weights/net.pdparams", f"--save-dir={folder}")
-    assert f"--model={folder}" in infer.argv
-    assert infer.needs == (export.id,)
-
-
 # null, nothing planned
 
 

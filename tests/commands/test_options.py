@@ -16,7 +16,7 @@ from tipchain.commands import doctor
 from tipchain.commands.doctor import _absent
 from tipchain.commands.options import leaves, seconds
 from tipchain.core.files import ROOT_VARIABLE, find_root
-from tipchain.modes import STAGES, Mode
+from tipchain.modes import Mode
 
 SEVERAL = {
     "--device": "a chain's is its file's own if none is named",
@@ -208,13 +208,10 @@ ASKED = [
     (["ali"], {"align"}),
     (["nightly", "sta"], {"status"}),
     (["align", "--mode", ""], {mode.value for mode in Mode}),
-    (["align", "--only", ""], set(STAGES)),
-    (["align", "--color", "al"], {"always"}),
     (["align", "ca"], {"case.yaml"}),
     (["align", "--json", "no"], {"notes.txt"}),
     (["align", "--out", "s"], {"scripts"}),
     (["nightly", "run", "--exec"], {"--executor"}),
-    (["plan", "run", "--exec"], set()),
 ]
 
 

@@ -54,7 +54,10 @@ def names(project):
         return {name.removeprefix("net_lite_train_lite_infer/") for name in file.namelist()}
 
 
-def test_dumps_logs_configuration_and_code_are_packed(project):
+def test_dumps_logs_configuration_and_the_code_of_every_builder_are_packed(project, capsys):
+    (project / "net" / "flips.py").write_text("# what the port draws\n")
+    spec = '"net.torch_side:build_model", augmentation: "net.flips:build"'
+    (project / "net.yaml").write_text(CASE.replace('"net.torch_side:build_model"', spec))
     assert pack(project) == 0
     assert names(project) == {
         "log_reprod/forward_torch.npy",
@@ -68,27 +71,9 @@ def test_dumps_logs_configuration_and_code_are_packed(project):
         "configs/net.yaml",
         "configs/params.txt",
         "code/net/torch_side.py",
+        "code/net/flips.py",
         "manifest.json",
     }
-
-
-def test_the_code_of_every_builder_is_packed(project):
-    (project / "net" / "flips.py").write_text("# what the port draws\n")
-    spec = '"net.torch_side:build_model", augmentation: "net.flips:build"'
-    (project / "net.yaml").write_text(CASE.replace('"net.torch_side:build_model"', spec))
-    assert pack(project) == 0
-    assert "code/net/flips.py" in names(project)
-
-
-def test_the_guides_third_chapter_spells_the_files_otherwise(project):
-    assert pack(project, "--spelling", "acceptance") == 0
-    found = {name for name in names(project) if name.startswith("log_reprod/")}
-    assert {"log_reprod/forward_pytorch.npy", "log_reprod/forward_diff_log.txt"} <= found
-    assert not {"log_reprod/forward_torch.npy", "log_reprod/forward_diff.log"} & found
-
-
-def test_the_manifest_tells_versions_stages_and_checksums(project, capsys):
-    assert pack(project) == 0
     with zipfile.ZipFile(project / "net.zip") as file:
         folder = "net_lite_train_lite_infer/"
         manifest = json.loads(file.read(f"{folder}manifest.json"))
@@ -98,6 +83,13 @@ def test_the_manifest_tells_versions_stages_and_checksums(project, capsys):
     assert manifest["stages"]["train"] == "not applicable"
     assert manifest["dumps"]["forward_torch.npy"]["versions"] == {"torch": "1"}
     assert "not applicable  train" in capsys.readouterr().out
+
+
+def test_the_guides_third_chapter_spells_the_files_otherwise(project):
+    assert pack(project, "--spelling", "acceptance") == 0
+    found = {name for name in names(project) if name.startswith("log_reprod/")}
+    assert {"log_reprod/forward_pytorch.npy", "log_reprod/forward_diff_log.txt"} <= found
+    assert not {"log_reprod/forward_torch.npy", "log_reprod/forward_diff.log"} & found
 
 
 def refused(project, capsys, *words):

@@ -39,7 +39,9 @@ def test_a_good_run(capsys):
     assert "the chain passed: 12 commands; the port equals its reference\n" in text
     assert "12 passed in" in text
     assert "exit code 0" in text
+    assert "page" not in text
     (run,) = (OUT / "runs").iterdir()
+    assert not (run / "report.html").exists()
     assert json.loads(Path("r.json").read_text()) == json.loads((run / "report.json").read_text())
     assert ET.parse("r.xml").getroot().get("tests") == "12"
     assert (OUT / "norm_train_gpus_-1_autocast_null/best.pdparams").read_text() == "1\n"
@@ -56,24 +58,30 @@ def test_a_good_run(capsys):
     assert {"started", "seconds", "peak_memory_mb", "signal", "tail"} <= set(record)
 
 
-def test_a_failed_run_leaves_a_page_and_says_where(capsys):
+def test_a_failed_run_leaves_a_page_says_where_and_is_rendered_again(capsys):
     assert go(f"case $1 in *eval*) echo 'boom <b>'; exit 3;; esac; {LEAVES}") == 1
     (run,) = (OUT / "runs").iterdir()
     page = json.loads((run / "report.json").read_text())["page"]
     assert page == str(OUT / "runs" / run.name / "report.html")
-    assert f"page\n{page}\n" in capsys.readouterr().out, "too long for a line with a word before it"
+    shown = capsys.readouterr().out
+    assert f"page\n{page}\n" in shown, "too long for a line with a word before it"
     text = Path(page).read_text()
     assert "boom &lt;b&gt;" in text
     assert "model <code>net</code>" in text
     assert main(["report", str(run), "--html", "again.html"]) == 1
     assert "page  again.html" in capsys.readouterr().out
     assert "boom &lt;b&gt;" in Path("again.html").read_text()
+    assert main(["report", str(run), "--junit", "again.xml"]) == 1
+    again = capsys.readouterr().out
+    assert again.startswith("the chain FAILED at eval[")
+    assert shown.endswith(again)
+    assert main(["report", str(run / "report.json"), "--json", "-"]) == 1
+    assert json.loads(capsys.readouterr().out)["exit_code"] == 1
+    assert ET.parse("again.xml").getroot().get("failures") == "1"
+    assert main(["report", "nowhere"]) == 2
 
 
-def test_a_good_run_has_a_page_where_it_is_asked_for(capsys):
-    assert go(LEAVES) == 0
-    assert "page" not in capsys.readouterr().out
-    assert not list(OUT.glob("runs/*/report.html"))
+def test_a_good_run_has_a_page_where_it_is_asked_for():
     assert go(LEAVES, "--html", "page.html") == 0
     assert "the chain passed</h1>" in Path("page.html").read_text()
     assert go(LEAVES, "--html", "p.txt/page.html") == 2
@@ -154,17 +162,14 @@ def test_only_skips_is_4_and_one_line_says_what_runs_here(monkeypatch, capsys):
     assert "--device cpu runs the whole file here" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_data_folder_of_the_users():
+def test_a_data_folder_of_the_users_and_json_alone_on_standard_output(capsys):
     Path("images").mkdir()
-    assert go('[ "$TIPCHAIN_DATA" = "$PWD/images" ] || exit 1' + LEAVES, "--data-path", "images") == 0
-    assert main(["run", "p.txt", MODE, "--data-path", "absent"]) == 2
-
-
-def test_json_to_standard_output_is_json_alone(capsys):
-    assert go(LEAVES, "--json", "-") == 0
+    body = '[ "$TIPCHAIN_DATA" = "$PWD/images" ] || exit 1' + LEAVES
+    assert go(body, "--data-path", "images", "--json", "-") == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)["exit_code"] == 0
     assert "12 passed" in captured.err
+    assert main(["run", "p.txt", MODE, "--data-path", "absent"]) == 2
 
 
 def test_two_formats_for_standard_output_are_refused_before_anything_runs(capsys):
@@ -209,17 +214,3 @@ def test_an_interrupt_ends_all_children_and_shows_the_partial_table(number, jobs
     assert not any(living(Path(f"{kind}-{name}")) for kind in ("pid", "child") for name in hang)
     (run,) = (OUT / "runs").iterdir()
     assert json.loads((run / "report.json").read_text())["interrupted"] is True
-
-
-def test_report_renders_a_run_again(capsys):
-    go('case "$1" in eval.py) exit 1;; esac')
-    shown = capsys.readouterr().out
-    (run,) = (OUT / "runs").iterdir()
-    assert main(["report", str(run), "--junit", "again.xml"]) == 1
-    again = capsys.readouterr().out
-    assert again.startswith("the chain FAILED at train[")
-    assert shown.endswith(again)
-    assert main(["report", str(run / "report.json"), "--json", "-"]) == 1
-    assert json.loads(capsys.readouterr().out)["exit_code"] == 1
-    assert ET.parse("again.xml").getroot().get("failures") == "1"
-    assert main(["report", "nowhere"]) == 2

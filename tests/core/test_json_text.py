@@ -60,11 +60,8 @@ def test_numbers_that_json_has_not_come_back():
     [
         ({"outcome": "PASS", "size": "NaN"}, "size: Expected `float`, got `str`", ""),
         ({"outcome": "PASS", "size": 10**400}, "size: Number out of range", "size: Number out of range"),
-        ({"outcome": "PASS", "size": True}, "size: Expected `float`, got `bool`", "size: Expected `float`, got `bool`"),
         ({"outcome": "PASS", "shares": {"x": "soon"}}, r"shares\[...\]: Expected `float`", "shares"),
-        ({"outcome": "GOOD"}, "outcome: Invalid enum value 'GOOD'", "outcome: Invalid enum value 'GOOD'"),
         ({"shares": {}}, "Object missing required field `outcome`", "`outcome`"),
-        ({"outcome": "PASS", "shares": [3]}, "shares: Expected `object`, got `array`", "shares"),
     ],
 )
 def test_what_is_something_else_is_named(document, strictly, leniently):

@@ -164,8 +164,8 @@ def test_names(history):
 def test_several_processes_make_the_file_and_add_at_once(tmp_path):
     write_twice_at_once(place_of(tmp_path, str(tmp_path / "history.sqlite")))
     counts = rows(history_in(tmp_path))
-    assert (counts["entries"], counts["item_runs"]) == (3 + 2, 3 * 6 + 2)
-    assert (counts["verdicts"], counts["command_runs"]) == (3 * 6 * 20, 2)
+    assert (counts["entries"], counts["item_runs"]) == (2 + 2, 2 * 4 + 2)
+    assert (counts["verdicts"], counts["command_runs"]) == (2 * 4 * 9, 2)
 
 
 def test_a_writer_that_was_killed_left_whole_items(history, tmp_path):
@@ -205,12 +205,6 @@ def test_somebody_elses_database_is_refused(tmp_path):
         connection.execute("CREATE TABLE entries (id INTEGER)")
     with pytest.raises(HistoryError, match="not a history's"):
         History(place_of(tmp_path, str(tmp_path / "theirs.sqlite")))
-
-
-def test_a_file_that_is_no_database_is_refused(tmp_path):
-    (tmp_path / "x.sqlite").write_text("no database" * 100)
-    with pytest.raises(HistoryError, match=r"x\.sqlite cannot be used: file is not a database"):
-        History(place_of(tmp_path, str(tmp_path / "x.sqlite")))
 
 
 @pytest.mark.parametrize(

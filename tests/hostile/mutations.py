@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +34,34 @@ TOKENS = (
     b"${HOME}", b"$(true)", b";true", b"`true`", b"||", b"=" * 30, b"lite_train_lite_infer=", b"(" * 500, b"[" * 5000,
     "\u4e2d\u6587".encode(),
 )  # fmt: skip
+
+
+STRANGE = (
+    None,
+    True,
+    -1,
+    10**30,
+    float("nan"),
+    "x\ud800\x1b[2J\u202e",
+    [],
+    {},
+    [[1]],
+    {"a": None},
+    json.loads("[" * 900 + "]" * 900),
+)
+"""Values of JSON that nobody expects."""
+
+
+def with_strange_values(document: Any) -> Iterator[Any]:
+    """Yield copies of a document of JSON, each with something strange in one place."""
+    parts = (
+        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    )
+    for name, one in parts:
+        for value in (*STRANGE, *with_strange_values(one)):
+            copy = document.copy()
+            copy[name] = value
+            yield copy
 
 
 def flip(content: bytes, generator: np.random.Generator) -> bytes:

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import forking
 import pytest
@@ -41,30 +40,3 @@ def test_hostile_files_end_in_an_answer_or_one_clear_error(kind, tmp_path):
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_many_hostile_files(kind, seed, tmp_path):
     assert attacked(kind, tmp_path, seed=1 + seed, count=LONG)["problems"] == []
-
-
-def test_the_attack_sees_what_is_wrong(tmp_path):
-    """A reader that raises, one that swells and one that forges the terminal are told."""
-    from hostile.attack import Outcome, Target, _forget_peak, _megabytes, _read
-
-    def raises(path: Path) -> int:
-        print("Traceback (most recent call last):")
-        return 3
-
-    def swells(path: Path) -> int:
-        assert bytearray(600_000_000)
-        return 0
-
-    def paints(path: Path) -> int:
-        print("\x1b[2J")
-        return 0
-
-    outcome = Outcome()
-    _forget_peak()
-    _read(Target(samples={}, read=(raises, swells, paints)), tmp_path, "x", b"", outcome, _megabytes())
-    assert [problem.split(": ")[1] for problem in outcome.problems] == [
-        "exit code 3, a traceback",
-        outcome.problems[1].split(": ")[1],
-        "an escape on the terminal",
-    ]
-    assert "MB" in outcome.problems[1]

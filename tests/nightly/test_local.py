@@ -194,44 +194,35 @@ def test_endings(tmp_path):
         command("killed", "kill -SEGV $$"),
         command("none", argv=("/no/such/program",)),
         command("nowhere", cwd="none"),
+        command("hang", "sleep 300", timeout_s=0.5),
     ]
-    executor = local(tmp_path, 5)
+    executor = local(tmp_path, 6)
     night, _ = begin(tmp_path, *items)
-    assert [executor.start(work_of(night, one)) for one in items] == [""] * 5
-    ended = drain(executor, 5)
+    assert [executor.start(work_of(night, one)) for one in items] == [""] * 6
+    ended = drain(executor, 6)
     executor.close()
     assert [ended[f"{name}[cpu]"].exit_code for name in ("good", "bad", "killed")] == [0, 3, None]
     assert ended["killed[cpu]"].signal == 11
     assert ended["none[cpu]"].failure == "/no/such/program: command not found (`--python` names another)"
     assert ended["nowhere[cpu]"].failure == f"the working folder {tmp_path}/none is missing"
+    assert ended["hang[cpu]"].timed_out
+    assert ended["hang[cpu]"].seconds >= 0.5
     good = ended["good[cpu]"]
     assert good.machine
     assert good.peak_memory_mb > 0
     assert abs(datetime.fromisoformat(good.started) - datetime.now().astimezone()) < timedelta(minutes=1)
 
 
-def test_an_item_that_hangs_is_ended(tmp_path):
-    one = command("hang", "sleep 300", timeout_s=0.5)
-    executor = local(tmp_path)
-    night, _ = begin(tmp_path, one)
-    assert executor.start(work_of(night, one)) == ""
-    ended = drain(executor)["hang[cpu]"]
-    executor.close()
-    assert ended.timed_out
-    assert ended.seconds >= 0.5
-
-
-@pytest.mark.parametrize("jobs", [1, 4])
-def test_stopping_ends_everything(tmp_path, jobs):
-    items = [command(f"s{number}", "sleep 300") for number in range(jobs)]
-    executor = local(tmp_path, jobs)
+def test_stopping_ends_everything(tmp_path):
+    items = [command(f"s{number}", "sleep 300") for number in range(4)]
+    executor = local(tmp_path, 4)
     night, _ = begin(tmp_path, *items)
-    assert [executor.start(work_of(night, one)) for one in items] == [""] * jobs
+    assert [executor.start(work_of(night, one)) for one in items] == [""] * 4
     executor.stop()
-    ended = drain(executor, jobs)
+    ended = drain(executor, 4)
     executor.close()
     assert all(one.interrupted for one in ended.values())
-    assert len(ended) == jobs
+    assert len(ended) == 4
     assert not list(executor.running())
     assert Outcome.PASS not in {one.exit_code for one in ended.values()}
 

@@ -54,22 +54,6 @@ def summary_of(night, changed=()):
     return summarize_run(report, verdict_line(report))
 
 
-def test_a_night_is_read_with_what_is_not_there(night):
-    results = read_results(night.folder)
-    assert tuple(results.of(item).outcome for item in results.plan.items) == (
-        Outcome.PASS,
-        Outcome.FAIL,
-        Outcome.ERROR,
-        Outcome.SKIP,
-        Outcome.ERROR,
-    )
-    assert results.of(LOST).reason == MISSING
-    assert not results.finished
-    assert results.facts["versions.torch"] == "2.13.0"
-    night.finish()
-    assert read_results(night.folder).finished
-
-
 def test_nights_are_found_below_a_folder_of_manifests_of_nights_and_as_such(tmp_path):
     one = NightSample(tmp_path / "all" / "a", 1, [GOOD]).folder
     two = NightSample(tmp_path / "all" / "b", 0, [GOOD]).folder
@@ -204,12 +188,6 @@ def test_the_end_of_a_log(tmp_path):
     assert found[-2:] == ["line 9999", "\ufffd end"]
     log.write_bytes(b"x" * 100_000)
     assert len(work.tail()) == 1
-
-
-def test_what_xml_cannot_hold_is_not_in_it(night):
-    results = read_results(night.folder)
-    renamed = replace(results, night=replace(results.night, plan=replace(results.plan, name="a\x00b")))
-    assert ET.fromstring(junit_xml(night_as_report(renamed))).get("name") == "a?b"
 
 
 def test_the_cause_that_an_items_report_tells_is_its_reason(tmp_path):

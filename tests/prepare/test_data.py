@@ -69,22 +69,6 @@ def test_lite_data_has_its_images_list_and_manifest(root):
     assert set(manifest["files"]) == {*(line.split()[0] for line in lines), "lite_data.txt"}
 
 
-def test_whole_data(tmp_path):
-    folder = prepare_data(tmp_path, "whole")
-    check_data(folder)
-    assert folder == tmp_path / "test_tipc/data/whole_data"
-    assert len(list((folder / "train").rglob("*.png"))) == 1437
-    assert len(list((folder / "val").rglob("*.png"))) == 360
-    assert len((folder / "whole_data.txt").read_text().splitlines()) == 1797
-
-
-def test_a_second_call_touches_nothing(root):
-    before, said = stamps(folder_of(root)), []
-    assert prepare_data(root, "lite", say=said.append) == folder_of(root)
-    assert stamps(folder_of(root)) == before
-    assert "ready" in said[0]
-
-
 def test_two_makings_give_the_same_bytes(root):
     before = contents(folder_of(root))
     inode = folder_of(root).stat().st_ino

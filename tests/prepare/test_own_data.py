@@ -36,10 +36,6 @@ def prepare(tmp_path, monkeypatch):
     return run
 
 
-def test_a_folder_in_ucfs_layout_is_good(ucf):
-    assert check_own_data(ucf, "mini_ucf") == ("ApplyLipstick", "YoYo")
-
-
 def test_class_folders_are_no_videos_and_videos_no_class_folders(ucf, tmp_path):
     for split in ("train", "val"):
         (tmp_path / split / "cat").mkdir(parents=True)
@@ -51,10 +47,9 @@ def test_class_folders_are_no_videos_and_videos_no_class_folders(ucf, tmp_path):
         check_own_data(ucf, "digits")
 
 
-@pytest.mark.parametrize(("frame", "found"), [("img_00007.jpg", "6"), ("img_00001.jpg", "6")])
-def test_a_missing_frame_is_named(ucf, frame, found):
-    (ucf / "rawframes/ApplyLipstick/v_ApplyLipstick_g08_c02" / frame).unlink()
-    with pytest.raises(DataError, match=rf"g08_c02/{frame}: is missing\n  found: {found}\n"):
+def test_a_missing_frame_is_named(ucf):
+    (ucf / "rawframes/ApplyLipstick/v_ApplyLipstick_g08_c02/img_00001.jpg").unlink()
+    with pytest.raises(DataError, match=r"g08_c02/img_00001.jpg: is missing\n  found: 6\n"):
         check_own_data(ucf, "mini_ucf")
 
 

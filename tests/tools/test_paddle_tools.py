@@ -121,12 +121,6 @@ def test_resume_is_exact(data, trained, tmp_path):
     assert saved["metric"] == expected["metric"]
 
 
-def test_schedule_and_optimizer_come_from_the_case(trained):
-    state = read_state(trained / "latest.pdopt")
-    assert state["LR_Scheduler"] == {"last_epoch": 2, "last_lr": 0.0005}
-    assert any(key.endswith("velocity_0") for key in state)
-
-
 def test_finished_checkpoint_is_left_alone(data, trained, capsys):
     before = (trained / "latest.json").read_bytes()
     assert train(data, trained, "--epochs", "2", "--resume", str(trained / "latest")) == 0
@@ -177,15 +171,13 @@ def test_nan_loss_stops_with_its_place(data, tmp_path, capsys):
     assert not out.exists()
 
 
-def test_an_unreadable_sample_stops_training_with_its_name(data, tmp_path):
+def test_an_unreadable_sample_stops_training_with_its_name(data, tmp_path, capsys):
     shutil.copytree(data, tmp_path / "data")
     (tmp_path / "data" / "train" / "3" / "0.png").write_bytes(b"no image")
-    argv = [sys.executable, str(ROOT / "tools/train.py"), "--case", str(CASE)]
-    argv += ["--data-path", str(tmp_path / "data"), "--output-dir", str(tmp_path / "out")]
-    done = completed(argv, timeout=120)
-    assert done.returncode == 1
-    assert "train/3/0.png" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert train(tmp_path / "data", tmp_path / "out") == 1
+    error = capsys.readouterr().err
+    assert "train/3/0.png" in error
+    assert "Traceback" not in error
 
 
 def test_truncated_weights(data, trained, tmp_path, capsys):
@@ -333,22 +325,23 @@ def test_unreadable_image_is_named(exported, tmp_path, capsys):
     assert "Traceback" not in error
 
 
-def test_the_programs_are_commands_too(data, trained, tmp_path, capsys):
+def test_the_programs_are_commands_too_and_each_takes_what_the_one_before_has_left(
+    data, trained, tmp_path, monkeypatch, capsys
+):
     """So that a chain needs no clone of this project; their case is the first word."""
     from tipchain.cli import main
 
-    weights = ["--pretrained", str(trained / "best_model.pdparams"), "--data-path", str(data)]
-    assert main(["case", "eval", str(CASE), *weights]) == 0
-    assert main(["case", "export", str(CASE), *weights, "--output-dir", str(tmp_path)]) == 0
-    assert main(["case", "infer", str(CASE), "--model-dir", str(tmp_path), "--image-dir", str(data / "val")]) == 0
+    shutil.copytree(trained, tmp_path / "output")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIPCHAIN_ROOT", "")  # the programs set it, for this process too
+    where = ["--data-path", str(data), "--root", str(ROOT)]
+    assert [main(["case", name, str(CASE), *where]) for name in ("eval", "export")] == [0, 0]
+    assert main(["case", "infer", str(CASE), "--image-dir", str(data / "val")]) == 0
     out = capsys.readouterr().out
     assert "[Eval] acc_top1:" in out
     assert out.count("file: ") == 10
-    assert (
-        main(["case", "train", str(CASE), "--data-path", str(data), "--output-dir", str(tmp_path), "--max-iters", "1"])
-        == 0
-    )
-    assert main(["case", "infer", "--model-dir", str(tmp_path), "nowhere.yaml"]) == 2
+    assert main(["case", "train", str(CASE), *where, "--output-dir", "one", "--max-iters", "1"]) == 0
+    assert main(["case", "infer", "--model-dir", "one", "nowhere.yaml"]) == 2
     assert main(["case", "train", "nowhere.yaml"]) == 2
     assert "nowhere.yaml: no such case file" in capsys.readouterr().err
 
@@ -485,7 +478,9 @@ def test_two_processes_train_one_model(data, tmp_path):
     position = json.loads((tmp_path / "out/latest.json").read_text())
     assert (position["devices"], position["learning_rate"], position["lr_scaling"]) == (2, 0.0005, "linear")
     # The case's schedule halves the rate after two epochs.
-    assert read_state(tmp_path / "out/latest.pdopt")["LR_Scheduler"]["last_lr"] == pytest.approx(0.0005)
+    state = read_state(tmp_path / "out/latest.pdopt")
+    assert state["LR_Scheduler"]["last_lr"] == pytest.approx(0.0005)
+    assert any(key.endswith("velocity_0") for key in state), "its optimizer, too"
 
 
 def test_a_resumed_run_does_not_scale_the_rate_twice(trained, monkeypatch):
@@ -508,15 +503,6 @@ def test_a_resumed_run_does_not_scale_the_rate_twice(trained, monkeypatch):
     assert settings(position=position).rate == pytest.approx(0.01)
     with pytest.raises(UsageError, match="was trained with lr_scaling linear, this run has none"):
         program._check_resumable(position, replace(position, lr_scaling="none"))
-
-
-def test_each_program_takes_what_the_one_before_has_left(data, trained, tmp_path, monkeypatch):
-    shutil.copytree(trained, tmp_path / "output")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TIPCHAIN_ROOT", "")  # the programs set it, for this process too
-    where = ["--data-path", str(data), "--root", str(ROOT)]
-    assert [run_program(name, [str(CASE), *where]) for name in ("evaluate", "export")] == [0, 0]
-    assert run_program("infer", [str(CASE), "--image-dir", str(data / "val")]) == 0
 
 
 def test_the_words_that_tipc_adds_for_mixed_precision_are_understood():
