@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 
 from tipchain.explain.causes.hypotheses import Lines
@@ -51,7 +52,8 @@ def _recorded(piece: Piece, number: int, models: tuple[Model, Model] | None) -> 
     program = None if models is None else _constructed(side, models[number], (piece.ours, piece.theirs)[number].path)
     program = CodeRun((side,)) if program is None or program.full else program
     draws = None if number else drawn_again(piece.ours.call, piece.seed)
-    piece.again(number, lambda *args, **kwargs: program.run(partial(layer, *args, **kwargs)), draws)
+    with suppress(Exception):  # code that cannot be watched runs otherwise; what was seen of it may tell
+        piece.again(number, lambda *args, **kwargs: program.run(partial(layer, *args, **kwargs)), draws)
     return program
 
 

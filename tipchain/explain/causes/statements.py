@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,7 +45,7 @@ COMPREHENSIONS = ("comp>", "genexpr>")
 """Ends of the names of code that is part of the statement around it."""
 
 
-_HERE = str(Path(__file__).parents[2])
+_HERE = f"{Path(__file__).parents[2]}{os.sep}"
 
 
 class _Nothing(Enum):
@@ -281,12 +282,8 @@ class CodeRun:
 
     def key(self, array: Array) -> Key:
         """Return the key of an array, which is kept."""
-        kind, wide = array.dtype.kind, array.astype(np.float64) if array.dtype.kind == "f" else array
-        key = (
-            array.shape,
-            kind if kind == "f" else array.dtype.str,
-            hash(wide.tobytes()),
-        )  # a wider type changes no value
+        wide = array.astype(np.float64) if array.dtype.kind == "f" else array  # which changes no value
+        key = (array.shape, wide.dtype.str, hash(wide.tobytes()))
         if key not in self.arrays:
             self._room -= array.nbytes
             self.arrays[key] = np.array(array)
@@ -408,11 +405,8 @@ class _Values:
 def _table(array: Array) -> Array | None:
     """Return the values along the only axis along which an array varies, however often they are repeated; None of another array."""
     varying = [axis for axis in range(array.ndim) if (array != array.take([0], axis)).any()] if array.size else []
-    return (
-        array[tuple(slice(None) if [axis] == varying else 0 for axis in range(array.ndim))]
-        if len(varying) == 1
-        else None
-    )
+    at = tuple(slice(None) if [axis] == varying else 0 for axis in range(array.ndim))
+    return array[at] if len(varying) == 1 else None
 
 
 class _Trail:
