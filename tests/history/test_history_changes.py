@@ -72,7 +72,9 @@ def test_everything_that_differs_is_found(history, tmp_path):
     ]
     lines = changes_text(found, shortened=False).splitlines()
     assert "PASS -> FAIL  flips: x is wrong" in lines
-    assert {"new verdicts: 1 in flips", "gone verdicts: 1 in flips", "new items: comes", "gone items: goes"} <= set(lines)
+    assert {"new verdicts: 1 in flips", "gone verdicts: 1 in flips", "new items: comes", "gone items: goes"} <= set(
+        lines
+    )
 
 
 def test_nothing_changed_is_one_line(history, tmp_path):
@@ -145,13 +147,7 @@ def test_what_flips_inside_an_item_that_fails_as_before(history, tmp_path):
 
 
 def test_what_fails_in_another_way_is_not_newly_failing(history, tmp_path):
-    before = [
-        item("a", FAIL, causes=[cause()]),
-        item("c"),
-        item("d", FAIL),
-        item("e", SKIP),
-        item("f"),
-    ]
+    before = [item("a", FAIL, causes=[cause()]), item("c"), item("d", FAIL), item("e", SKIP), item("f")]
     after = [
         item("a", ERROR, causes=[cause()]),
         item("c", FAIL),

@@ -80,19 +80,8 @@ def recorded(folder: Path):
 
 def results(folder: Path) -> dict[str, object]:
     """Return what records say, without what may differ from run to run."""
-    found = {}
-    for record in latest(folder).records():
-        found[record.id] = (
-            record.outcome,
-            record.exit_code,
-            record.signal,
-            record.reason,
-            record.attempt,
-            record.log,
-            record.report,
-            record.machine,
-        )
-    return found
+    same = ("outcome", "exit_code", "signal", "reason", "attempt", "log", "report", "machine")
+    return {record.id: tuple(getattr(record, name) for name in same) for record in latest(folder).records()}
 
 
 def dumps(folder: Path) -> dict[str, list[bytes]]:
