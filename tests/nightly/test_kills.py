@@ -6,12 +6,11 @@ import random
 import signal
 import time
 from contextlib import suppress
-from pathlib import Path
 
+import psutil
 import pytest
 from stub_nights import start, write_manifest
 
-from tipchain.chain import warden
 from tipchain.errors import Outcome
 from tipchain.nightly.nights import nights_below, read_night
 
@@ -44,11 +43,10 @@ def runs(folder):
 def children(pid):
     """Return the items' own processes of a coordinator: below it and their wardens."""
     found = []
-    for one in warden.descendants(pid):
-        with suppress(OSError):
-            words = Path(f"/proc/{one}/cmdline").read_bytes()
-            if b".ran" in words and words.startswith(b"/bin/sh"):
-                found.append(one)
+    for one in psutil.Process(pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if one.cmdline()[:1] == ["/bin/sh"]:
+                found.append(one.pid)
     return found
 
 
