@@ -5,6 +5,7 @@ import json
 import re
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tipchain.chain.params import ParamFile
@@ -204,10 +205,9 @@ def lay_programs(root: Path, body: str = "") -> None:
 def living(pid_file: Path) -> bool:
     """Return whether the process whose id stands in ``pid_file`` runs; a zombie does not."""
     try:
-        stat = Path(f"/proc/{int(pid_file.read_text())}/stat").read_text()
-    except OSError:
+        return psutil.Process(int(pid_file.read_text())).status() != psutil.STATUS_ZOMBIE
+    except (OSError, psutil.NoSuchProcess):
         return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def render_params(file: ParamFile) -> str:

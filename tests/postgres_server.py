@@ -67,16 +67,9 @@ class Server:
 
     def start(self) -> None:
         assert self.process is None
-        settings = [
-            "-c",
-            "fsync=off",
-            "-c",
-            "listen_addresses=127.0.0.1",
-            "-c",
-            f"unix_socket_directories={self.folder}",
-        ]
+        settings = f"-p {self.port} -c fsync=off -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.folder}"
         self.process = subprocess.Popen(
-            [self.bin / "postgres", "-D", self.data, "-p", str(self.port), *settings],
+            [self.bin / "postgres", "-D", self.data, *settings.split()],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=self.folder,

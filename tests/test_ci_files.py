@@ -17,7 +17,7 @@ from programs import completed
 from test_package import build, extras
 
 from tipchain.chain.lint import PATTERN
-from tipchain.cli import COMMANDS, parser_of
+from tipchain.cli import COMMANDS, main, parser_of
 
 DOCKERFILES = ("Dockerfile", "Dockerfile.gpu")
 PARAMS = "test_tipc/configs/alexnet/train_infer_python.txt"
@@ -275,12 +275,14 @@ def test_a_hook_takes_the_files_that_the_command_is_for(hook, path, taken):
         ("tipchain-case", "configs/alexnet.yaml", ("stages:", "stagse:"), 2),
     ],
 )
-def test_a_hooks_entry_passes_a_right_file_and_fails_a_wrong_one(tmp_path, hook, file, spoil, code):
+def test_a_hooks_entry_passes_a_right_file_and_fails_a_wrong_one(
+    tmp_path, monkeypatch, capsys, hook, file, spoil, code
+):
     entry = shlex.split(hooks()[hook]["entry"])
     assert entry[0] == "tipchain"
     (tmp_path / "pyproject.toml").write_text("")
+    monkeypatch.chdir(tmp_path)
     for text, expected in (((ROOT / file).read_text(), 0), ((ROOT / file).read_text().replace(*spoil), code)):
         (tmp_path / Path(file).name).write_text(text)
-        done = completed([sys.executable, "-m", "tipchain", *entry[1:], Path(file).name], cwd=tmp_path)
-        assert done.returncode == expected, done.stdout + done.stderr
-    assert spoil[1] in done.stdout
+        assert main([*entry[1:], Path(file).name]) == expected
+    assert spoil[1] in capsys.readouterr().out

@@ -17,10 +17,12 @@ from tipchain.modes import STAGES, log_name
 ROOT = Path(__file__).resolve().parents[1]
 FEWER = (
     ("[4, 3, 224, 224], [2, 3, 127, 159]", "[4, 3, 64, 64], [2, 3, 70, 90]"),
-    ("backward: {iterations: 5", "backward: {iterations: 3"),
-    ("envelope: {runs: 3, iterations: 10}", "envelope: {runs: 2, iterations: 3}"),
+    ("backward: {iterations: 5", "backward: {iterations: 2"),
+    ("envelope: {runs: 3, iterations: 10}", "envelope: {runs: 2, iterations: 2}"),
+    ("processes: 2, iterations: 2", "processes: 2, iterations: 1"),
+    ("seeds: 3", "seeds: 2"),
 )
-"""What AlexNet's case has, and what it has here: smaller fake images and fewer updates of its 61 million parameters."""
+"""What AlexNet's case has, and what it has here: smaller images, fewer updates and drawings of its 61 million parameters."""
 EXPORTED = "overrides: {inference: {inputs: {image: {shape: [4, 3, 224, 224], dtype: float32, seed: 0}}}}\n"
 """ONNX has no adaptive pooling but to sizes that divide the input's."""
 MODELS = (
@@ -108,19 +110,14 @@ def test_the_shipped_cases_pass_and_can_be_submitted(model, fewer, tmp_path):
     assert {f"{name}_diff_log.txt" for name in ("forward", "metric", "loss", "bp_align", "train_align")} <= names
 
 
-def keep_steps(clone: Path, steps: str) -> None:
-    """Have the clone's chain run these numbered steps only, with the lite data's weights where it trains nothing."""
+def test_a_sabotaged_port_fails_step_01_and_the_job(clone):
     params, case = clone / TINY, clone / "tests" / "cases" / "tiny" / "tiny.yaml"
     text = params.read_text()
-    for old, new in (("steps:01|02|03|04|05", f"steps:{steps}"), ("/whole/paddle.pdparams", "/lite/paddle.pdparams")):
+    for old, new in (("steps:01|02|03|04|05", "steps:01"), ("/whole/paddle.pdparams", "/lite/paddle.pdparams")):
         assert old in text
         text = text.replace(old, new)
     params.write_text(text)
     case.write_text(case.read_text() + "modes: {whole_infer: {data: lite}}\n")
-
-
-def test_a_sabotaged_port_fails_step_01_and_the_job(clone):
-    keep_steps(clone, "01")
     port = clone / "tests" / "cases" / "tiny" / "tiny_paddle.py"
     port.write_text(port.read_text().replace("nn.functional.relu(self.square(hidden))", "self.square(hidden)"))
     # Without training, which a port at fault takes part in as any other does.
@@ -134,23 +131,6 @@ def test_a_sabotaged_port_fails_step_01_and_the_job(clone):
     assert "lacks `relu` in front of `head` at tiny_paddle.py:29" in text
     assert "fix apply `relu` in front of `head` at tiny_paddle.py:29" in text
     assert "exit code 1" in text
-
-
-@pytest.mark.nightly
-def test_a_port_that_does_not_take_the_weights_fails_the_job_not_the_set_up(clone):
-    keep_steps(clone, "01|02")
-    port = clone / "tests" / "cases" / "tiny" / "tiny_paddle.py"
-    port.write_text(port.read_text().replace("nn.BatchNorm2D(8), ", ""))
-    done = drive(clone, TINY, "whole_infer")
-    assert done.returncode == 1, done.stdout + done.stderr
-    lines = done.stdout.splitlines()
-    assert any(line.startswith(("FAIL", "ERROR")) and "align[01]" in line for line in lines)
-    assert any(line.startswith("PASS") and "align[02]" in line for line in lines), "data needs no weights"
-    assert "the chain FAILED at align[01]: NOT the same model: `features`: the port's `" in " ".join(
-        done.stdout.replace("|", " ").split()
-    )
-    assert "only in torch: features.1.weight" in done.stderr
-    assert "exit code 1" in done.stdout
 
 
 @pytest.mark.nightly

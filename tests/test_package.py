@@ -3,8 +3,6 @@
 import importlib.util
 import os
 import re
-import shutil
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -139,36 +137,3 @@ def test_the_doctor_names_the_extra_that_brings_a_package():
 def test_the_changelog_begins_with_this_version():
     heading = re.search(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
     assert re.fullmatch(rf"{re.escape(__version__)}( \(unreleased\)|, \d{{4}}-\d\d-\d\d)", heading)
-
-
-def test_a_change_that_stands_in_a_fragment_gets_to_the_top_of_the_changelog(tmp_path):
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    shutil.copy(ROOT / "CHANGELOG.md", tmp_path)
-    shutil.copytree(ROOT / "changes", tmp_path / "changes")
-    (tmp_path / "changes/lint-of-keys.added.md").write_text("`lint` names keys that stand twice.\n")
-    words = ("towncrier", "build", "--yes", "--version", "9.0.0", "--date", "2030-01-01")
-    subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, check=True, capture_output=True)
-    after = (tmp_path / "CHANGELOG.md").read_text()
-    assert "\n## 9.0.0, 2030-01-01\n\n### Added\n\n" in after
-    assert "\n- `lint` names keys that stand twice.\n" in after.partition("\n### Changed")[0]
-    assert after.index("## 9.0.0") < after.index("## 1.0.0")
-    assert {path.name for path in (tmp_path / "changes").iterdir()} == {".gitignore"}
-
-
-def test_an_installed_wheel_runs_outside_the_project(wheel, tmp_path):
-    """In an environment that has the dependencies, and no tipchain but the wheel's."""
-    home = tmp_path / "site"
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", home, wheel],
-        check=True,
-        capture_output=True,
-    )
-    environment = {**os.environ, "PYTHONPATH": str(home)}
-    params = ROOT / "test_tipc/configs/alexnet/train_infer_python.txt"
-    for words in (("--version",), ("lint", params), ("plan", params, "whole_infer"), ("nightly", "--help")):
-        done = completed([sys.executable, "-m", "tipchain", *words], cwd=tmp_path, env=environment)
-        assert done.returncode == 0, f"{words}: {done.stderr}"
-    where = completed(
-        [sys.executable, "-c", "import tipchain; print(tipchain.__file__)"], check=True, cwd=tmp_path, env=environment
-    )
-    assert str(home) in where.stdout

@@ -34,10 +34,7 @@ def test_conversion_must_leave_the_model_and_what_follows_needs_it(tmp_path):
     assert convert.leaves[0].files == ("./deploy/models/ResNet50_infer/inference.onnx",)
     assert infer.needs == compare.needs == (convert.id,)
     assert infer.cwd == "deploy"
-
-
-def test_what_paddle2onnx_refuses_is_not_passed_and_nothing_is_installed(tmp_path):
-    plan = planned(tmp_path, CLAS)
+    # What paddle2onnx refuses is not passed, and nothing is installed.
     assert "--enable_dev_version=False" not in words(plan, "convert")
     assert plan.commands[0].env == {"PIP_NO_INDEX": "1"}
 

@@ -97,18 +97,8 @@ def test_stages_without_a_script_share_one_command_that_stands_in_the_files_orde
     plan = make(edit(TEMPLATE + ALIGNMENT, ("steps", "steps:01|optimizer|lr|05|inference")))
     aligned = [command for command in plan.commands if command.step == "align"]
     assert [command.id for command in aligned] == ["align[01]", "align[optimizer+lr]", "align[05]", "align[inference]"]
-    assert aligned[1].argv[1:] == (
-        "-m",
-        "tipchain",
-        "align",
-        "configs/net.yaml",
-        "--only",
-        "optimizer,lr",
-        "--mode",
-        LITE.value,
-        "--device",
-        "cpu",
-    )
+    words = f"-m tipchain align configs/net.yaml --only optimizer,lr --mode {LITE.value} --device cpu"
+    assert " ".join(aligned[1].argv[1:]) == words
 
 
 # whole_infer

@@ -110,6 +110,13 @@ def test_clas_quantizes_and_infers_what_that_left():
     export, *infer = found.commands
     assert export.argv == ("python3.7", "deploy/slim/quant_post_static.py", "-c", "q.yaml")
     assert all(command.needs == (export.id,) and command.cwd == "deploy" for command in infer)
+    # A quantized program is linked from whatever PaddleSlim calls it.
+    assert [(Path(name).name, Path(target).name) for name, target in infer[0].links] == [
+        ("inference.pdmodel", "model.pdmodel"),
+        ("inference.pdmodel", "__model__"),
+        ("inference.pdiparams", "model.pdiparams"),
+        ("inference.pdiparams", "__params__"),
+    ]
     model = "Global.inference_model_dir=../deploy/net_infer/quant_post_static_model"
     assert [model in command.argv for command in infer] == [True, True]
     nothing = plan("paddleclas", mode=WHOLE)
@@ -276,32 +283,11 @@ def test_inference_gets_no_key_that_the_original_does_not_pass(suite):
     assert keys[1] - keys[0] == ADDED.get(suite, set())
 
 
-def test_a_quantized_program_is_linked_from_whatever_paddleslim_calls_it():
-    (infer,) = steps(
-        plan(
-            "paddleclas", ("kl_quant", "kl_quant:slim.py"), ("-o Global.use_gpu", "-o Global.use_gpu:False"), mode=WHOLE
-        ),
-        "infer",
-    )
-    assert [(Path(name).name, Path(target).name) for name, target in infer.links] == [
-        ("inference.pdmodel", "model.pdmodel"),
-        ("inference.pdmodel", "__model__"),
-        ("inference.pdiparams", "model.pdiparams"),
-        ("inference.pdiparams", "__params__"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("suite", "device", "mode", "place", "told"),
     [
         ("paddleclas", ("-o Global.device", "-o Global.device:cpu"), LITE, -1, "Global.device=cpu"),
-        (
-            "paddledetection",
-            ("--device", "--device:cpu"),
-            LITE,
-            -2,
-            "use_gpu=False",
-        ),  # before what ends the words of -o
+        ("paddledetection", ("--device", "--device:cpu"), LITE, -2, "use_gpu=False"),  # the words of -o end behind it
         ("paddledetection", ("--device", "--device:cpu"), WHOLE, -2, "use_gpu=False"),
         ("paddlerec", ("runner.use_gpu", "runner.use_gpu:False"), LITE, -1, "runner.use_gpu=False"),
     ],

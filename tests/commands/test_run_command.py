@@ -126,13 +126,6 @@ def test_a_failed_step_skips_what_needs_it_but_alignment_stops_nothing(capsys):
     assert "exit code 1" in text
 
 
-def test_a_hang_past_its_timeout_leaves_no_grandchild(capsys):
-    body = 'case "$1" in train.py) setsid sleep 60 & echo $! > pid; sleep 60;; esac'
-    assert go(body, "--timeout", "0.5") == 1
-    assert "timed out after 0.5 s" in capsys.readouterr().out
-    assert not living(Path("pid"))
-
-
 def test_nothing_planned_is_4_and_makes_nothing(capsys):
     assert go("true", text=edit(TEMPLATE, ("norm_train", "norm_train:null"))) == 4
     assert "the trainer norm_train is skipped" in capsys.readouterr().err

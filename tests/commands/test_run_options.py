@@ -111,19 +111,6 @@ def test_no_limit_can_be_asked_for(capsys):
     assert report()["results"][0]["command"]["timeout_s"] is None
 
 
-def test_independent_commands_run_at_once():
-    """Each of the two waits for the other: one after the other they could not pass."""
-    body = """
-    meet() { touch "$1"; for i in $(seq 200); do [ -e "$2" ] && return 0; sleep 0.05; done; exit 1; }
-    case "$1" in
-      *01_test*) meet align train ;;
-      train.py) meet train align ;;
-    esac
-    """
-    assert run("--jobs", "2", "--only", "train", "--only", "align[01]", body=body + LEAVES) == 0
-    assert [one["command"]["step"] for one in report()["results"]] == ["align", "train"]
-
-
 def test_runs_with_folders_of_their_own_share_nothing():
     for folder in ("one", "two/deep"):
         assert run("--out", folder, "--only", "train") == 0

@@ -51,24 +51,9 @@ def difference(expected, actual) -> str:
             return f"command {number}: {len(expected)} expected, {len(actual)} planned; not {missing}:\n{shown(there)}"
         wrong = [name for name in FIELDS if want[name] != got[name]]
         if wrong:
-            facts_shown = "".join(_field(name, want[name], got[name]) for name in wrong)
-            return f"command {number} of {len(expected)}, {', '.join(wrong)}:{facts_shown}\n{shown(want)}"
+            both = f"expected\n{shown(want)}\nplanned\n{shown(got)}"
+            return f"command {number} of {len(expected)}, {', '.join(wrong)}: {both}"
     return ""
-
-
-def _field(name, want, got) -> str:
-    if name != "argv":
-        return f"\n  {name}: expected {want!r}, planned {got!r}"
-    pairs = enumerate(zip_longest(want, got))
-    position = next(index for index, (one, other) in pairs if one != other)
-    return (
-        f"\n  word {position}: expected {_word(want, position)}, planned {_word(got, position)}"
-        f"\n  expected {shlex.join(want)}\n  planned  {shlex.join(got)}"
-    )
-
-
-def _word(words, position) -> str:
-    return repr(words[position]) if position < len(words) else "none"
 
 
 def shown(command) -> str:

@@ -149,10 +149,3 @@ def test_what_is_written_is_read_back(tmp_path):
     (tmp_path / "a.jsonl").write_text(render("suite@1", LISTS))
     assert read_recorded(tmp_path / "a.jsonl") == LISTS
     assert list(read_recorded(tmp_path / "a.jsonl")) == list(LISTS)
-
-
-def test_what_modes_have_in_common_is_written_once():
-    own = {mode: [ONE | {"log": f"out/{mode}/a.log"}, TWO] for mode in ("whole_infer", "lite_train_lite_infer")}
-    lines = render("suite@1", own).splitlines()
-    assert len(lines) == 4
-    assert "out/{MODE}/a.log" in lines[2]

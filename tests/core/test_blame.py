@@ -2,7 +2,6 @@
 
 import json
 import sys
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -52,6 +51,10 @@ def boom(*_, **__):
     raise ValueError("boom\nand more")
 
 
+def outer():
+    return boom()
+
+
 def call(function, *args):
     """What tipchain does: a frame of its own below which the user's code runs."""
     return checking("anything", "paddle", function)(*args)
@@ -64,12 +67,13 @@ def exit_quietly():
 def test_what_the_users_code_raises_has_its_place_side_and_stage_and_is_no_bug(capsys):
     def work():
         with serving(side="paddle", stage="evaluation"):
-            call(boom)
+            call(outer)
 
     assert guarded(work) == ExitCode.FAILED
     said = capsys.readouterr().err
     place = lines_here('raise ValueError("boom\\nand more")')
     assert f"error: {place}: ValueError: boom\n" in said
+    assert f"\n  called from: {lines_here('return boom()')}, " in said
     assert said.endswith("\n  in: the port (Paddle), building the anything\n")
     assert "bug of tipchain" not in said
 
@@ -94,15 +98,6 @@ def test_an_exit_from_the_users_code_is_no_success(capsys):
     said = capsys.readouterr().err
     assert f"{lines_here('sys.exit(0)')}: SystemExit: it ends the program here, with exit code 0" in said
     assert users_fault(raised(exit_quietly)).endswith("with exit code 0")
-
-
-def outer():
-    return boom()
-
-
-def test_the_lines_that_led_there_are_told(capsys):
-    assert guarded(partial(checking("anything", "paddle", outer))) == ExitCode.FAILED
-    assert f"  called from: {lines_here('return boom()')}\n  in: the port" in capsys.readouterr().err
 
 
 def build_net(width):

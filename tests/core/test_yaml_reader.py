@@ -10,10 +10,6 @@ from tipchain.errors import InputError
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdef", "bcdefg", strict=True)
 )
-MERGES = "a: &a {x: 1, y: 2, z: 3}\n" + "".join(
-    f"{name}: &{name} {{p: [{','.join([f'*{before}'] * 9)}], <<: *{before}}}\n"
-    for before, name in zip("abcdef", "bcdefg", strict=True)
-)
 
 
 @pytest.mark.parametrize(
@@ -21,7 +17,6 @@ MERGES = "a: &a {x: 1, y: 2, z: 3}\n" + "".join(
     [
         ("x: 1\na: 2024-13-45\n", 2, "found: '2024-13-45' as timestamp: month must be in 1..12"),
         ("a: !!int x\n", 1, "found: 'x' as int: invalid literal"),
-        ("a: !!timestamp x\n", 1, "found: 'x' as timestamp"),
         ("a: !!bool maybe\n", 1, "found: 'maybe' as bool"),
         ("a:\n  - " + "1" * 5000 + "\n", 2, "found: '11111.*11111' as int: Exceeds the limit"),
         ("a: 0x" + "f" * 3000, 1, "found: a whole number of more than 64 bits"),
@@ -30,7 +25,6 @@ MERGES = "a: &a {x: 1, y: 2, z: 3}\n" + "".join(
         ("[" * 100_000, 1, f"is nested too deeply\n  expected: at most {MAX_DEPTH} levels"),
         ("a:\n  " + "{a: " * 100_000, 2, "is nested too deeply"),
         (BOMB, "[1-7]", "is too large\n  expected: at most 150,000 keys and values"),
-        (MERGES, "[1-7]", "is too large"),
         ("a: [" + "1," * 160_000 + "]", 1, "is too large\n  expected: at most 150,000 keys and values"),
     ],
 )

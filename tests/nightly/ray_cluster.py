@@ -8,7 +8,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 CPUS = 1
 START_S = 60.0
@@ -87,17 +90,10 @@ class RayCluster:
 
 
 def groups_below(pid: int) -> set[int]:
-    """Return the groups of a process and of all below it, but for those that items lead."""
-    parents, groups, words = {}, {}, {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                _, parent, group = (folder / "stat").read_bytes().rpartition(b")")[2].split()[:3]
-                words[int(folder.name)] = (folder / "cmdline").read_bytes()
-            except OSError:
-                continue
-            parents[int(folder.name)], groups[int(folder.name)] = int(parent), int(group)
-    below = {pid}
-    while more := {one for one, parent in parents.items() if parent in below and b"ray" in words[one].lower()} - below:
-        below |= more
-    return {groups[one] for one in below if one in groups}
+    """Return the groups of a process and of Ray's own below it, not those that items lead."""
+    groups = {os.getpgid(pid)}
+    for one in psutil.Process(pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess, ProcessLookupError):
+            if "ray" in " ".join(one.cmdline()).lower():
+                groups.add(os.getpgid(one.pid))
+    return groups

@@ -129,9 +129,14 @@ def test_who_waits_for_something_rare_keeps_nobody_else_waiting(tmp_path, needs)
         def start(self, work):
             return "more" if work.item.needs == needs and "b" not in self.order else super().start(work)
 
+        def wait(self, timeout_s):
+            self.waited, first = True, not hasattr(self, "waited")
+            return [] if first else super().wait(timeout_s)
+
     executor = Taken()
-    run_night(tmp_path, command("g", needs=needs), command("a"), command("b"), executor=executor)
+    _, _, view = run_night(tmp_path, command("g", needs=needs), command("a"), command("b"), executor=executor)
     assert executor.order == ["a", "b", "g"]
+    assert "more" in {state.waiting for state in view.states}
 
 
 @pytest.mark.parametrize("keep", [True, False])

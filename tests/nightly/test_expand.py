@@ -173,25 +173,6 @@ def test_a_plan_comes_back_from_json_with_the_kinds_of_its_chains(tmp_path):
     assert parse_as(NightPlan, as_json(plan)) == plan
 
 
-def test_wrong_parameter_files_are_errors_of_their_items(tmp_path):
-    params(tmp_path, "good/t.txt")
-    params(tmp_path, "bad/t.txt", TEMPLATE.replace("model_name:net", "model_name net"))
-    params(tmp_path, "typo/t.txt", TEMPLATE.replace("trainer:norm_train", "trainer:nrom_train"))
-    (tmp_path / "latin").mkdir()
-    (tmp_path / "latin/t.txt").write_bytes(b"\xff\xfe\xfa")
-    plan = plan_of(tmp_path, "chains: [{params: '*/t.txt', modes: [lite_train_lite_infer, whole_infer]}]")
-    by_id = {item.id: item for item in plan.items}
-    assert by_id["good[whole_infer;cpu]"].reason == ""
-    bad = by_id["bad[whole_infer;cpu]"]
-    assert bad.settled is Outcome.ERROR
-    assert bad.reason.startswith("bad/t.txt:2: ")
-    assert "\n" not in bad.reason
-    typo = by_id["typo[lite_train_lite_infer;cpu]"]
-    assert typo.settled is Outcome.ERROR
-    assert "norm_train" in typo.reason
-    assert by_id["latin[whole_infer;cpu]"].settled is Outcome.ERROR
-
-
 def test_options_and_suites_count_when_files_are_looked_at(tmp_path):
     params(tmp_path, "typo/t.txt", TEMPLATE.replace("trainer:norm_train", "trainer:nrom_train"))
     text = "chains: [{params: '*/t.txt', modes: [lite_train_lite_infer]%s}]"

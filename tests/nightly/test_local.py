@@ -1,7 +1,6 @@
 """Items as processes of this machine: slots that all nights share, memory, GPUs, isolation, endings."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -9,7 +8,6 @@ from datetime import datetime, timedelta
 
 import pytest
 from night_samples import item
-from programs import await_
 from stub_nights import begin, command, local, work_of, write_manifest
 
 from tipchain.chain import gpus as machine_gpus
@@ -310,23 +308,3 @@ def test_three_nights_take_no_more_than_the_cores_and_all_end(tmp_path):
     outputs = [one.communicate(timeout=120)[0] for one in nights]
     assert [one.returncode for one in nights] == [0, 0, 0], outputs
     assert peak(tmp_path / "log") == 2
-
-
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this machine has one core")
-def test_a_night_says_that_it_waits_and_goes_on_when_the_other_is_killed(tmp_path):
-    (tmp_path / "tmp").mkdir()
-    for name, script in (("a", "touch ../up; sleep 300"), ("b", "echo ran > ../ran")):
-        (tmp_path / name).mkdir()
-        commands = [{"id": name, "cpus": 2, "argv": ["/bin/sh", "-c", script]}]
-        write_manifest(tmp_path / name, defaults={"timeout": "400s"}, commands=commands)
-    holder = night(tmp_path / "a", tmp_path / "tmp")
-    await_((tmp_path / "up").exists)
-    waiting = night(tmp_path / "b", tmp_path / "tmp")
-    lines = [waiting.stdout.readline() for _ in range(3)]
-    assert f"the next item waits for 2 CPU slots, held by process {holder.pid}" in lines[2]
-    assert not (tmp_path / "ran").exists()
-    holder.send_signal(signal.SIGKILL)
-    holder.communicate(timeout=60)
-    rest = waiting.communicate(timeout=60)[0]
-    assert waiting.returncode == 0, rest
-    assert (tmp_path / "ran").exists()

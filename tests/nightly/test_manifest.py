@@ -154,11 +154,5 @@ def test_what_is_no_size(text):
 
 
 def test_durations_for_people():
-    assert [duration(one) for one in (-1, 0.04, 59.9, 59.96, 185, 7620)] == [
-        "0.0s",
-        "0.0s",
-        "59.9s",
-        "1m 00s",
-        "3m 05s",
-        "2h 07m",
-    ]
+    told = {-1: "0.0s", 0.04: "0.0s", 59.9: "59.9s", 59.96: "1m 00s", 185: "3m 05s", 7620: "2h 07m"}
+    assert {seconds: duration(seconds) for seconds in told} == told

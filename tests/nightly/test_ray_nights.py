@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed")
 
+import psutil
 from chain_samples import PROGRAM, TEMPLATE, lay_params, lay_programs
 from programs import await_
 from ray_cluster import RayCluster, free_port
@@ -80,19 +81,8 @@ def recorded(folder: Path):
 
 def results(folder: Path) -> dict[str, object]:
     """Return what records say, without what may differ from run to run."""
-    found = {}
-    for record in latest(folder).records():
-        found[record.id] = (
-            record.outcome,
-            record.exit_code,
-            record.signal,
-            record.reason,
-            record.attempt,
-            record.log,
-            record.report,
-            record.machine,
-        )
-    return found
+    same = ("outcome", "exit_code", "signal", "reason", "attempt", "log", "report", "machine")
+    return {record.id: tuple(getattr(record, name) for name in same) for record in latest(folder).records()}
 
 
 def dumps(folder: Path) -> dict[str, list[bytes]]:
@@ -107,16 +97,8 @@ def dumps(folder: Path) -> dict[str, list[bytes]]:
 
 def processes(word: str) -> list[int]:
     """Return the living processes that have a word in their command line."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and int(folder.name) != os.getpid():
-            try:
-                words = (folder / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if word.encode() in words:
-                found.append(int(folder.name))
-    return found
+    others = (one for one in psutil.process_iter(["cmdline"]) if one.pid != os.getpid())
+    return [one.pid for one in others if word in " ".join(one.info["cmdline"] or ())]
 
 
 def ran(folder: Path) -> dict[str, int]:

@@ -90,11 +90,6 @@ def test_a_case_that_brings_its_own_data(prepare, tmp_path, capsys):
     assert capsys.readouterr().out.strip().endswith("own_data: ready")
 
 
-def test_a_dry_run_names_the_data_set(prepare, capsys):
-    assert prepare("data: {set: mini_ucf}\n", "--dry-run") == 0
-    assert capsys.readouterr().out == "would prepare: lite data of mini_ucf\n"
-
-
 def test_a_data_set_that_is_not_known(prepare, capsys):
     assert prepare("data: {set: mini_ufc}\n") == 2
     assert "did you mean 'mini_ucf'?" in capsys.readouterr().err

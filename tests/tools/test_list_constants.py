@@ -1,7 +1,6 @@
 import ast
 
 import list_constants as table
-import pytest
 from chain_samples import ROOT
 
 from tipchain.numbers import tolerance
@@ -51,17 +50,3 @@ def test_what_rounding_makes_is_said_once():
         and "e-" in value
     ]
     assert not again
-
-
-@pytest.mark.parametrize(
-    ("code", "names"),
-    [
-        ("A = 1e-3\n'''of it'''", ["A"]),
-        ("A, B = 1, 2.0", ["A, B"]),
-        ("A = 2 * B\nC = B", ["A"]),
-        ("A = {'x': 1e-3}\nD = ('a', 1)\nE = f(1)\nF = True", ["A"]),
-    ],
-)
-def test_constants_are_told_from_other_names(tmp_path, code, names):
-    (tmp_path / "module.py").write_text(code, encoding="utf-8")
-    assert [one[0] for one in table.constants(tmp_path / "module.py")] == names

@@ -454,20 +454,11 @@ if "PADDLE_TRAINER_ID" in os.environ:
 def test_two_processes_train_one_model(data, tmp_path):
     """Each trains on its half of every batch's data; rank 0 alone prints, evaluates and saves."""
     (tmp_path / "sitecustomize.py").write_text(CRASH_AT_THE_END)
-    launch = [
-        sys.executable,
-        "-m",
-        "paddle.distributed.launch",
-        "--nproc_per_node",
-        "2",
-        "--backend",
-        "gloo",
-        "--log_dir",
-        str(tmp_path / "log"),
-    ]
-    argv = ["tools/train.py", "--case", "tests/cases/tiny/tiny.yaml", "--data-path", str(data)]
-    done = completed([*launch, *argv, "--lr", "0.0005", "--lr-scaling", "linear", "--batch-size", "4",
-         "--output-dir", str(tmp_path / "out"), "--epochs", "2"], cwd=ROOT, env={**environment(), "PYTHONPATH": str(tmp_path)}, timeout=240)  # fmt: skip
+    launch = f"-m paddle.distributed.launch --nproc_per_node 2 --backend gloo --log_dir {tmp_path}/log"
+    argv = f"tools/train.py --case tests/cases/tiny/tiny.yaml --data-path {data} --output-dir {tmp_path}/out"
+    more = "--lr 0.0005 --lr-scaling linear --batch-size 4 --epochs 2"
+    env = {**environment(), "PYTHONPATH": str(tmp_path)}
+    done = completed([sys.executable, *f"{launch} {argv} {more}".split()], cwd=ROOT, env=env, timeout=240)
     logs = {path.name: path.read_text() for path in (tmp_path / "log").glob("workerlog.*")}
     assert done.returncode == 0, (done.stderr[-2000:], logs)
     assert "[Train][Epoch 2/2][Iter 3/3]" in logs["workerlog.0"]  # 10 of the 20 images, 4 at a time
