@@ -112,8 +112,10 @@ def changed(edits):
         (
             "torch.nn",
             NO_TORCH,
-            "self.drop = paddle.nn.Dropout(**settings)\n"
-            "x = paddle.compat.nn.MultiheadAttention(8, 2)(paddle.nn.MultiHeadAttention(8, 2), x)",
+            (
+                "self.drop = paddle.nn.Dropout(**settings)\n"
+                "x = paddle.compat.nn.MultiheadAttention(8, 2)(paddle.nn.MultiHeadAttention(8, 2), x)"
+            ),
         ),
         (
             "attend",
@@ -268,8 +270,10 @@ def test_of_a_cause_without_a_place_nothing_is_written(port):
                 "        self.kind = kind or paddle.nn.Linear\n        self.kind(2, 2, device=None)\n"
             ),
             "TypeError: paddle.nn.Linear() received unexpected keyword arguments 'device', 'dtype'.",
-            "def __init__(self, kind: paddle.nn.Linear = paddle.compat.nn.Linear):\n"
-            "self.kind = kind or paddle.compat.nn.Linear",
+            (
+                "def __init__(self, kind: paddle.nn.Linear = paddle.compat.nn.Linear):\n"
+                "self.kind = kind or paddle.compat.nn.Linear"
+            ),
         ),
         (
             (
@@ -280,8 +284,7 @@ def test_of_a_cause_without_a_place_nothing_is_written(port):
             "return self._mean, (1 - self._momentum) if (self._use_global_stats is None) else None",
         ),
         (
-            "def count(m):\n"
-            "    fan = m.kernel_size[0] * m.out_channels * n.groups\n    return fan // m.groups, m.weight\n",
+            "def count(m):\n    fan = m.kernel_size[0] * m.out_channels * n.groups\n    return fan // m.groups, m.weight\n",
             lacking("Conv2d", "groups"),
             "fan = m._kernel_size[0] * m._out_channels * n.groups\nreturn fan // m._groups, m.weight",
         ),
