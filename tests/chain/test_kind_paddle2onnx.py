@@ -101,7 +101,6 @@ NEARBY = [EXPECTED + np.float32(1e-6)]
     ("actual", "good"),
     [
         (EXPECTED, True),
-        (EXPECTED + np.float32(9e-6), True),
         (EXPECTED + np.float32(12e-6), False),
         (np.where(np.arange(100) == 7, np.float32(0.5), EXPECTED), False),
         (np.where(np.arange(100) == 7, np.float32("nan"), EXPECTED), False),

@@ -246,9 +246,6 @@ def test_the_program_says_what_it_found_and_exits_with_it(tmp_path):
     assert "nothing can be compared" in missing.stdout
 
 
-# Labels
-
-
 PADDLE = """
 class Tensor:
     def copy_from_cpu(self, data): self.data = data

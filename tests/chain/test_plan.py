@@ -101,9 +101,6 @@ def test_stages_without_a_script_share_one_command_that_stands_in_the_files_orde
     assert " ".join(aligned[1].argv[1:]) == words
 
 
-# whole_infer
-
-
 # null, nothing planned
 
 

@@ -360,12 +360,6 @@ def test_devices_of_every_leg(suite):
     assert {"--ips=192.168.0.1,192.168.0.2", f"{flag}4,5"} <= set(train["4,5"])
 
 
-def test_detection_trains_without_a_gpu_on_the_cpu():
-    (train,) = steps(plan("paddledetection", ("gpu_list", "gpu_list:-1")), "train")
-    assert "use_gpu=False" in train.argv
-    assert "LearningRate.base_lr=0.0001" in train.argv
-
-
 @pytest.mark.parametrize("suite", ALL_BUT_OWN)
 def test_null_settings_are_left_out(suite):
     found = plan(suite, with_role(suite, "benchmark", "null"), with_role(suite, "infer_data", "null"))
@@ -396,9 +390,6 @@ def test_to_static_trains_norms_program_with_its_flag_and_exports_norms(suite):
     assert set(words) <= set(static)
     assert len(static) == len(norm) + len(words)
     assert [command.argv[1] for command in steps(found, "export")] == [steps(found, "export")[0].argv[1]] * 2
-
-
-# A suite whose files lack lines
 
 
 THREE = Path(__file__).parents[1] / "conformance/samples/programs/three.txt"

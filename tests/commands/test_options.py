@@ -51,10 +51,6 @@ def test_one_option_takes_one_form():
     assert not several
 
 
-def test_json_is_a_file_or_standard_output_everywhere():
-    assert {action.metavar for _, action in options() if "--json" in action.option_strings} == {"FILE|-"}
-
-
 def test_every_command_says_when_it_is_colored():
     for name in COMMANDS:
         for parser in leaves(parser_of(name)):

@@ -136,13 +136,8 @@ def test_reports_of_items_tell_of_the_environment_too(history, tmp_path):
 
 
 def test_what_flips_inside_an_item_that_fails_as_before(history, tmp_path):
-    fill(
-        history,
-        [
-            (night(0), [judged("a", {"x": FAIL, "y": PASS, "z": FAIL}, FAIL)]),
-            (night(1), [judged("a", {"x": PASS, "y": FAIL, "z": FAIL}, FAIL)]),
-        ],
-    )
+    before, after = {"x": FAIL, "y": PASS, "z": FAIL}, {"x": PASS, "y": FAIL, "z": FAIL}
+    fill(history, [(night(0), [judged("a", before, FAIL)]), (night(1), [judged("a", after, FAIL)])])
     assert told(history, tmp_path)[1:] == ["in a: y PASS -> FAIL and 1 more"]
 
 

@@ -116,10 +116,9 @@ def test_without_scripts_everything_but_filters_is_there(browser, file):
     assert browser.complaints() == []
 
 
-@pytest.mark.parametrize("width", [390, 250])
-def test_a_narrow_window_scrolls_the_grid_and_not_the_page(page, width):
-    page.size(width, 800)
+def test_a_narrow_window_scrolls_the_grid_and_not_the_page(page):
+    page.size(250, 800)
     page.run('document.querySelectorAll("details").forEach(one => { one.open = true; })')
-    assert page.run("document.documentElement.scrollWidth") <= width
+    assert page.run("document.documentElement.scrollWidth") <= 250
     grid = page.run('(one => [one.scrollWidth, one.clientWidth])(document.querySelector(".wide"))')
-    assert (grid[0] > grid[1]) == (width == 250)  # six nights fit a phone
+    assert grid[0] > grid[1]

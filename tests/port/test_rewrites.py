@@ -91,70 +91,66 @@ def changed(edits):
         (
             "norm(8)",
             unexpected("_BatchNormBase.__init__", "eps"),
-            ["norm = partial(paddle.nn.BatchNorm2D, epsilon=0.001, momentum=0.99)"],
+            "norm = partial(paddle.nn.BatchNorm2D, epsilon=0.001, momentum=0.99)",
         ),
-        (
-            "ReLU6",
-            unexpected("ReLU6.__init__", "inplace"),
-            ["settings = {'name': None}", "self.act = paddle.nn.ReLU6()"],
-        ),
+        ("ReLU6", unexpected("ReLU6.__init__", "inplace"), "settings = {'name': None}\nself.act = paddle.nn.ReLU6()"),
         (
             "F.layer_norm",
             lacking("Norm", "normalized_shape"),
-            ["return F.layer_norm(x, self._normalized_shape, self.weight, self.bias, self._epsilon)"],
+            "return F.layer_norm(x, self._normalized_shape, self.weight, self.bias, self._epsilon)",
         ),
-        ("out_features", lacking("Linear", "out_features"), ["return x / self.linear.weight.shape[1]"]),
-        ("attend", unexpected("MultiHeadAttention.forward", "need_weights"), ["x = self.attend(F.relu6(x, dim=1))"]),
-        ("attend", unexpected("relu6", "dim"), ["x = self.attend(F.relu6(x, axis=1), need_weights=False)"]),
+        ("out_features", lacking("Linear", "out_features"), "return x / self.linear.weight.shape[1]"),
+        ("attend", unexpected("MultiHeadAttention.forward", "need_weights"), "x = self.attend(F.relu6(x, dim=1))"),
+        ("attend", unexpected("relu6", "dim"), "x = self.attend(F.relu6(x, axis=1), need_weights=False)"),
         (
             "power",
             no_tensor("elementwise_pow", "x", 0, "float"),
-            ["x = self.power + paddle.pow(paddle.to_tensor(2.0), x)"],
+            "x = self.power + paddle.pow(paddle.to_tensor(2.0), x)",
         ),
-        ("power", no_tensor("add", "x", 0, "float"), ["x = paddle.to_tensor(self.power) + paddle.pow(2.0, x)"]),
-        ("F.layer_norm", "AttributeError: module 'xml' has no attribute 'dom'", ["import xml.dom"]),
+        ("power", no_tensor("add", "x", 0, "float"), "x = paddle.to_tensor(self.power) + paddle.pow(2.0, x)"),
+        ("F.layer_norm", "AttributeError: module 'xml' has no attribute 'dom'", "import xml.dom"),
         (
             "torch.nn",
             NO_TORCH,
-            [
-                "self.drop = paddle.nn.Dropout(**settings)",
-                "x = paddle.compat.nn.MultiheadAttention(8, 2)(paddle.nn.MultiHeadAttention(8, 2), x)",
-            ],
+            (
+                "self.drop = paddle.nn.Dropout(**settings)\n"
+                "x = paddle.compat.nn.MultiheadAttention(8, 2)(paddle.nn.MultiHeadAttention(8, 2), x)"
+            ),
         ),
         (
             "attend",
             unexpected("MultiHeadAttention.forward", "need_weights"),
-            ["x = torch.nn.MultiheadAttention(8, 2)(paddle.compat.nn.MultiheadAttention(8, 2), x)"],
+            "x = torch.nn.MultiheadAttention(8, 2)(paddle.compat.nn.MultiheadAttention(8, 2), x)",
         ),
         (
             "compat.pad",
             "TypeError: 'NoneType' object is not callable",
-            ["x = paddle.compat.nn.functional.pad(x, (0, 1)).divide_(0.8)"],
+            "x = paddle.compat.nn.functional.pad(x, (0, 1)).divide_(0.8)",
         ),
-        ("compat.pad", lacking("float", "shape"), ["x = paddle.compat.pad(x, (0, 1)).divide_(paddle.to_tensor(0.8))"]),
-        ("power", unlike("int64", "float32"), ["x = self.power.astype('float32') + paddle.pow(2.0, x)"]),
-        ("power", unlike("float64", "int32"), ["x = self.power + paddle.pow(2.0, x).astype('float64')"]),
+        ("compat.pad", lacking("float", "shape"), "x = paddle.compat.pad(x, (0, 1)).divide_(paddle.to_tensor(0.8))"),
+        ("power", unlike("int64", "float32"), "x = self.power.astype('float32') + paddle.pow(2.0, x)"),
+        ("power", unlike("float64", "int32"), "x = self.power + paddle.pow(2.0, x).astype('float64')"),
         (
             "ReLU6",
             "TypeError: paddle.nn.ReLU6() received unexpected keyword argument 'inplace'",
-            ["settings = {'name': None}", "self.act = paddle.nn.ReLU6()"],
+            "settings = {'name': None}\nself.act = paddle.nn.ReLU6()",
         ),
-        ("more //", no_tensor("floor_divide", "y", 1, "int"), ["x = self.more // paddle.to_tensor(2)"]),
+        ("more //", no_tensor("floor_divide", "y", 1, "int"), "x = self.more // paddle.to_tensor(2)"),
         (
             "self.keep",
             "TypeError: <class 'bool'> cast to ParamAttr",
-            ["x = x.div(self.keep) * paddle.compat.nn.Linear(8, 8, True)(paddle.nn.Linear(8, 8, bias_attr=False))"],
+            "x = x.div(self.keep) * paddle.compat.nn.Linear(8, 8, True)(paddle.nn.Linear(8, 8, bias_attr=False))",
         ),
         (
             "qkv",
             "ValueError: (InvalidArgument) In operator matmul, the [2] dimension of Input(X) must be equal to the [0] of Y",
-            ["x = paddle.nn.functional.linear(x, self.qkv.weight)"],
+            "x = paddle.nn.functional.linear(x, self.qkv.weight)",
         ),
     ],
 )
 def test_a_port_that_raises_gets_the_names_of_paddle(port, word, error, wanted):
     reason = f"{port}:{lines_of(port, word)}: {error}\n  called from: {port}:3\n  in: the port (Paddle)"
-    assert wanted in changed(of_error(reason))
+    assert wanted.splitlines() in changed(of_error(reason))
 
 
 @pytest.mark.parametrize(
@@ -202,43 +198,38 @@ MEAN = CodeEdit(kind="after", call="mean", written="tanh")
             "norm(8)",
             "argument",
             CodeEdit(kind="pass", call="BatchNorm2D", arguments=(("momentum", "0.99"),)),
-            ["norm = partial(paddle.nn.BatchNorm2D, eps=1e-3, momentum=0.99)"],
+            "norm = partial(paddle.nn.BatchNorm2D, eps=1e-3, momentum=0.99)",
         ),
         (
             "softmax",
             "argument",
             CodeEdit(kind="pass", call="softmax", arguments=(("axis", "1"),)),
-            ["x = F.softmax(x - self.body(x), axis=1)"],
+            "x = F.softmax(x - self.body(x), axis=1)",
         ),
-        (
-            "softmax",
-            "function",
-            CodeEdit(kind="write", call="softmax", written="gelu"),
-            ["x = F.gelu(x - self.body(x))"],
-        ),
+        ("softmax", "function", CodeEdit(kind="write", call="softmax", written="gelu"), "x = F.gelu(x - self.body(x))"),
         (
             "softmax",
             "function",
             CodeEdit(kind="write", call="subtract", written="add"),
-            ["x = F.softmax(x + self.body(x))"],
+            "x = F.softmax(x + self.body(x))",
         ),
-        ("x.mean", "missing-call", MEAN, ["x = F.tanh(x.mean(1))  # kept"]),
+        ("x.mean", "missing-call", MEAN, "x = F.tanh(x.mean(1))  # kept"),
         (
             "softmax",
             "operand-order",
             CodeEdit(kind="order", call="subtract", order=(1, 0)),
-            ["x = F.softmax(self.body(x) - x)"],
+            "x = F.softmax(self.body(x) - x)",
         ),
         (
             "self.act =",
             "structure",
             CodeEdit(kind="make", call="ReLU6", written="paddle.nn.ReLU"),
-            ["self.act = paddle.nn.ReLU(inplace=True)"],
+            "self.act = paddle.nn.ReLU(inplace=True)",
         ),
     ],
 )
 def test_a_cause_is_written_where_it_stands(port, word, code, edit, first):
-    assert changed(of_cause(cause(port, word, code, edit=edit), lambda _: None))[0] == first
+    assert changed(of_cause(cause(port, word, code, edit=edit), lambda _: None))[0] == [first]
 
 
 def test_a_statement_is_written_as_the_reference_has_it(port, tmp_path):
@@ -270,9 +261,7 @@ def test_of_a_cause_without_a_place_nothing_is_written(port):
                 "        super().__init__(8, eps=1e-3, affine=False, momentum=m, track_running_stats=stats or True, own=1, device=None)\n"
             ),
             unexpected("_BatchNormBase.__init__", "eps"),
-            [
-                "super().__init__(8, epsilon=0.001, weight_attr=False, bias_attr=False, momentum=1 - m, use_global_stats=None if stats or True else False, own=1)"
-            ],
+            "super().__init__(8, epsilon=0.001, weight_attr=False, bias_attr=False, momentum=1 - m, use_global_stats=None if stats or True else False, own=1)",
         ),
         (
             (
@@ -281,10 +270,10 @@ def test_of_a_cause_without_a_place_nothing_is_written(port):
                 "        self.kind = kind or paddle.nn.Linear\n        self.kind(2, 2, device=None)\n"
             ),
             "TypeError: paddle.nn.Linear() received unexpected keyword arguments 'device', 'dtype'.",
-            [
-                "def __init__(self, kind: paddle.nn.Linear = paddle.compat.nn.Linear):",
-                "self.kind = kind or paddle.compat.nn.Linear",
-            ],
+            (
+                "def __init__(self, kind: paddle.nn.Linear = paddle.compat.nn.Linear):\n"
+                "self.kind = kind or paddle.compat.nn.Linear"
+            ),
         ),
         (
             (
@@ -292,17 +281,17 @@ def test_of_a_cause_without_a_place_nothing_is_written(port):
                 "        return self.running_mean, self.momentum if self.track_running_stats else self.num_batches_tracked\n"
             ),
             lacking("Norm", "running_mean"),
-            ["return self._mean, (1 - self._momentum) if (self._use_global_stats is None) else None"],
+            "return self._mean, (1 - self._momentum) if (self._use_global_stats is None) else None",
         ),
         (
             "def count(m):\n    fan = m.kernel_size[0] * m.out_channels * n.groups\n    return fan // m.groups, m.weight\n",
             lacking("Conv2d", "groups"),
-            ["fan = m._kernel_size[0] * m._out_channels * n.groups", "return fan // m._groups, m.weight"],
+            "fan = m._kernel_size[0] * m._out_channels * n.groups\nreturn fan // m._groups, m.weight",
         ),
         (
             "mode = getattr(torch, 'compiler', None) or torch.float32\n",
             NO_TORCH,
-            ["mode = getattr(paddle, 'compiler', None) or paddle.float32"],
+            "mode = getattr(paddle, 'compiler', None) or paddle.float32",
         ),
     ],
 )
@@ -310,7 +299,7 @@ def test_what_a_file_says_of_torch_is_written_in_one_edit(tmp_path, text, error,
     file = tmp_path / "port.py"
     file.write_text(f"import paddle\n{text}")
     line = len(file.read_text().splitlines())
-    assert wanted in changed(of_error(f"{file}:{line}: {error}\n  in: the port (Paddle)"))
+    assert wanted.splitlines() in changed(of_error(f"{file}:{line}: {error}\n  in: the port (Paddle)"))
 
 
 @pytest.mark.parametrize(
