@@ -34,14 +34,6 @@ SCRIPTS = {
         cat log/train
         python analysis.py --log log/train
         """,
-    "test_train_dy2static_python.sh": """\
-        rm -rf test_tipc/output/net/lite_train_lite_infer && mkdir -p log
-        head -n 6 $1 > log/short.txt
-        bash test_tipc/test_train_inference_python.sh log/short.txt lite_train_lite_infer > log/dynamic 2>&1
-        echo train_args:--static >> log/short.txt
-        bash test_tipc/test_train_inference_python.sh log/short.txt lite_train_lite_infer > log/static 2>&1
-        diff log/dynamic log/static
-        """,
     "test_train_inference_python_npu.sh": """\
         sed -i 's/--device:cpu/--device:npu/' $1
         sed -i 's/"gpu"/"npu"/g' test_tipc/test_train_inference_python.sh
@@ -91,12 +83,7 @@ def test_in_anothers_place_it_does_nothing_and_says_so(suite, mode, link):
 
 
 @pytest.mark.parametrize(
-    ("script", "log"),
-    [
-        ("benchmark_train.sh", "log/train"),
-        ("test_train_dy2static_python.sh", "log/dynamic"),
-        ("test_train_inference_python_npu.sh", None),
-    ],
+    ("script", "log"), [("benchmark_train.sh", "log/train"), ("test_train_inference_python_npu.sh", None)]
 )
 def test_no_script_that_runs_it_in_anothers_place_sees_a_success(suite, script, log):
     replace(suite)

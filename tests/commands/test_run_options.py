@@ -102,11 +102,12 @@ def test_wrong_options_are_2(capsys):
     assert not OUT.exists()
 
 
-def test_no_limit_can_be_asked_for(capsys):
-    assert main(["plan", "p.txt", MODE, "--timeout", "none", "--json", "-"]) == 0
-    text = capsys.readouterr().out
-    assert {one["timeout_s"] for one in json.loads(text)["commands"]} == {None}
-    assert "Infinity" not in text
+def test_a_limit_of_ones_own_and_none_can_be_asked_for(capsys):
+    for word, seconds in (("90s", 90.0), ("none", None)):
+        assert main(["plan", "p.txt", MODE, "--timeout", word, "--json", "-"]) == 0
+        text = capsys.readouterr().out
+        assert {one["timeout_s"] for one in json.loads(text)["commands"]} == {seconds}
+        assert "Infinity" not in text
     assert run("--timeout", "none", "--only", "train") == 0
     assert report()["results"][0]["command"]["timeout_s"] is None
 

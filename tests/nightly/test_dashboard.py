@@ -142,16 +142,13 @@ def test_times_and_metrics_are_plotted(text):
     assert not any("batch_size" in label or "loss" in label for label in labels)
 
 
-def test_nothing_of_a_reason_is_html_or_script(text):
+def test_nothing_of_a_reason_is_html_or_script_and_the_same_nights_give_the_same_text(text, nights):
     found = Text(text)
     assert found.images == 0
     assert text.count("<script") == 1
     assert "<img" not in text
     assert "192.0.2.1" in text
     assert not re.search(r"[\x00-\x08\x1b]|\\u001b|\\u0000", text)
-
-
-def test_the_same_nights_give_the_same_text(text, nights):
     assert page_of(nights, nights.parent) == text
 
 

@@ -106,11 +106,7 @@ def test_text_for_80_columns():
     assert "FAIL     forward/logits: worst at (1, 2)" in lines
     assert "  $ python 'a b.py'" in lines
     assert "  log: x.log, its last lines:" in lines
-
-
-def test_text_is_plain_without_color_and_never_holds_a_programs_escapes():
-    plain = render_report(report(result(), FAILED))
-    assert not set("\x1b\x07\x00") & set(plain)
+    assert not set("\x1b\x07\x00") & set(text), "plain without color, and without a program's escapes"
     assert "\x1b[32mPASS" in render_report(report(result()), color=True)
 
 
