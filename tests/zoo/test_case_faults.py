@@ -19,7 +19,7 @@ SIDES = {"edits": PICTURES / "pictures_paddle.py", "case": PICTURES / "pictures.
 
 
 def test_the_list_is_what_it_is_said_to_be():
-    assert len({fault.id for fault in CASE_FAULTS}) == len(CASE_FAULTS)
+    assert len({fault.id for fault in CASE_FAULTS}) == len(CASE_FAULTS) >= 50
     assert {fault.stage for fault in CASE_FAULTS} == {*STAGES} - {"inference"}
     for fault in CASE_FAULTS:
         for kind, file in SIDES.items():
