@@ -201,19 +201,18 @@ class _Finder:
         if around and type(owner).__module__.startswith(LIBRARIES):
             holder = self.made(outer, own)
             made = self.layers.get(f"{around}.{name}")
-            return _element(holder, (own, name), type(made).__name__) if holder else None
+            return _element(holder, own, name, type(made).__name__) if holder else None
         return None
 
 
 _Made = tuple[SourceLine, ast.expr, ast.AST]
 
 
-def _element(holder: _Made, names: tuple[str, str], kind: str) -> _Made:
+def _element(holder: _Made, around: str, name: str, kind: str) -> _Made:
     """Return the line of one layer of a container, by number or name where it is written out, else by its type, or where it is appended.
 
     The container's own line is returned where that finds none, or several.
     """
-    around, name = names
     line, node, scope = holder
     listed: Sequence[ast.expr] = node.args if isinstance(node, ast.Call) else getattr(node, "elts", ())
     listed = listed[0].elts if len(listed) == 1 and isinstance(listed[0], ast.List | ast.Tuple) else listed

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 
-from tipchain.explain.causes.hypotheses import Lines
+from tipchain.explain.causes.hypotheses import NO_LINES, Lines
 from tipchain.explain.causes.piece import Piece
-from tipchain.explain.causes.program import is_plain
+from tipchain.explain.causes.program import is_plain, signature_of
 from tipchain.explain.causes.statements import CodeRun, explain_programs
 from tipchain.explain.findings import SourceLine
 from tipchain.explain.locate.rerun import drawn_again
@@ -21,10 +20,8 @@ MOST_ELEMENTS = 1 << 27
 """Elements of the parameters of a layer that is constructed again: 512 MiB in float32."""
 
 
-def where_computed(
-    piece: Piece, models: tuple[Model, Model] | None, ends: tuple[Array, Array]
-) -> tuple[Lines, str] | None:
-    """Return the statements with which both sides part on the way to a constant, and their values; None where they tell nothing.
+def where_computed(piece: Piece, models: tuple[Model, Model] | None, ends: tuple[Array, Array]) -> tuple[Lines, str]:
+    """Return the statements with which both sides part on the way to a constant, and their values; no lines where nothing tells.
 
     Where the reference's code makes it within a statement, the port's statement that computes its own is returned.
 
@@ -38,7 +35,7 @@ def where_computed(
     if told is not None:
         return Lines(*map(_read, (told.place, told.reference_place))), told.message
     alone = theirs.computing(ends[1])
-    return None if alone is None else (Lines(_read(alone.place)), f"the port computes it in {alone}")
+    return (NO_LINES, "") if alone is None else (Lines(_read(alone.place)), f"the port computes it in {alone}")
 
 
 def _read(line: SourceLine | None) -> SourceLine | None:
@@ -47,7 +44,7 @@ def _read(line: SourceLine | None) -> SourceLine | None:
 
 
 def _recorded(piece: Piece, number: int, models: tuple[Model, Model] | None) -> CodeRun:
-    """Construct one side's layer and run it, both once more, and return the record of its code."""
+    """Construct a side's layer, run it, and return the record of its code."""
     side, layer = piece.sides[number], (piece.reference, piece.port)[number]
     program = None if models is None else _constructed(side, models[number], (piece.ours, piece.theirs)[number].path)
     program = CodeRun((side,)) if program is None or program.full else program
@@ -80,11 +77,11 @@ def _constructed(side: LiveSide, model: Model, path: str) -> CodeRun | None:
 
 
 def _arguments(layer: Model) -> Iterator[dict[str, object]]:
-    """Yield what a layer's constructor may have been given: what the layer keeps by these names, or else its defaults."""
-    parameters = inspect.signature(type(layer)).parameters.values()
+    """Yield arguments that a layer's constructor may have been given: those that the layer keeps by name, or its defaults."""
+    parameters = signature_of(type(layer)).values()
     kept = {one.name: vars(layer)[one.name] for one in parameters if one.name in vars(layer)}
-    variadic = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
-    needed = {one.name for one in parameters if one.default is one.empty and one.kind not in variadic}
+    variadic = (one.name for one in parameters if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD))
+    needed = {one.name for one in parameters if one.default is one.empty} - {*variadic}
     if needed <= kept.keys():
         yield kept
         if kept.keys() > needed:

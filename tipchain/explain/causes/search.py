@@ -17,6 +17,7 @@ from tipchain.explain.causes.apart import Divergence, show
 from tipchain.explain.causes.computed import where_computed
 from tipchain.explain.causes.edits import alike, by_substitution, cut_gradients, missing_calls, other_layers
 from tipchain.explain.causes.hypotheses import (
+    NO_LINES,
     Hypothesis,
     Lines,
     Trial,
@@ -473,11 +474,11 @@ def _told(found: Sequence[Trial], trials: Trials, models: tuple[Model, Model] | 
     beside = f"{others} would explain as much" if others else ""
     fix, line = _fix(one, piece)
     lines, fix = one.lines._replace(port=line), BLANK.sub("", fix)
-    computed = None if one.constants is None else where_computed(piece, models, one.constants)
-    if computed is not None and computed[0].port is not None:
-        lines = computed[0] if computed[0].reference is not None else lines._replace(port=computed[0].port)
-        fix += f"; the value is computed at {computed[0].port.short} (`{computed[0].port.code}`)"
-    apart = None if one.code == "parting" or computed is not None else _source_of(one, trials)
+    computed, values = (NO_LINES, "") if one.constants is None else where_computed(piece, models, one.constants)
+    if computed.port is not None:
+        lines = Lines(computed.port, computed.reference or lines.reference)
+        fix += f"; the value is computed at {computed.port.short} (`{computed.port.code}`)"
+    apart = None if one.code == "parting" or computed.port is not None else _source_of(one, trials)
     if apart is not None:
         here, there = apart
         fix += f"; {here.place} (`{here.line}`) reads otherwise than {there.place} (`{there.line}`) of the reference"
@@ -491,7 +492,7 @@ def _told(found: Sequence[Trial], trials: Trials, models: tuple[Model, Model] | 
         name=one.name,
         port_path=place,
         message=BLANK.sub("", f"{shown_path(place)}: {one.said}"),
-        evidence="; ".join(part for part in (computed and computed[1], one.evidence, numbers, beside) if part),
+        evidence="; ".join(part for part in (values, one.evidence, numbers, beside) if part),
         explained=min(trial.explained, 1.0),
         fix=fix,
         place=lines.port,

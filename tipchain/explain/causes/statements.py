@@ -282,7 +282,7 @@ class CodeRun:
 
     def key(self, array: Array) -> Key:
         """Return the key of an array, which is kept."""
-        wide = array.astype(np.float64) if array.dtype.kind == "f" else array  # which changes no value
+        wide = array.astype(np.float64, copy=False) if array.dtype.kind == "f" else array  # which changes no value
         key = (array.shape, wide.dtype.str, hash(wide.tobytes()))
         if key not in self.arrays:
             self._room -= array.nbytes

@@ -226,8 +226,10 @@ def _in_place_of(one: Constant, walk: Walk) -> Iterator[tuple[int, Array]]:
     numbers = filter(walk.is_table, walk.index.arrays) if one.wanted is None else [one.wanted]
     for number in sorted(numbers, key=walk.shared.__contains__):
         value = walk.steps.values[number]
-        laid = [] if value is None or value.size != array.size else [value.reshape(array.shape)]
-        for part in laid or (() if value is None else (value, *(value if value.ndim > 1 else ()))):
+        if value is None:
+            continue
+        rows = value if value.ndim > 1 else ()
+        for part in [value.reshape(array.shape)] if value.size == array.size else [value, *rows]:
             if part.dtype.kind == array.dtype.kind and part.shape == array.shape[array.ndim - part.ndim :]:
                 whole = np.array(np.broadcast_to(part, array.shape), np.float64)
                 found.setdefault(whole.tobytes(), (number, whole))

@@ -471,7 +471,7 @@ class Sketch:
 
 
 class Sketches:
-    """Sketches of arrays of one size, and which of them are close to another."""
+    """Sketches of arrays of equal size, sorted by their smallest value."""
 
     def __init__(self, sketches: Sequence[Sketch], tolerance: float) -> None:
         numbers = np.stack([one.numbers for one in sketches])

@@ -95,7 +95,8 @@ class LayerTrial:
         otherwise = paths in self.refuted and one.code != "setting"
         fine = paths in self.fine or (self.located.alike and paths not in self.faulty)
         arranged = fine and one.code == "parameter" and one.name in LAYOUT
-        if otherwise or arranged or (one.name == "trainable" and self._takes_none(one)):
+        frozen = (one.name, one.port) == ("trainable", "stop_gradient=True")
+        if otherwise or arranged or (frozen and self._takes_none()):
             return replace(one, effect="none")
         if one.code not in BUILT or not all(path in own for path, own in zip(paths, self.layers, strict=True)):
             return one
@@ -111,22 +112,20 @@ class LayerTrial:
             return one if shown is None else replace(one, effect="none")
         return replace(one, effect="elsewhere", message=f"{one.message}; {shown} would show it")
 
-    def _takes_none(self, frozen: Diagnosis) -> bool:
+    def _takes_none(self) -> bool:
         """Tell whether no gradient comes to the layers whose parameters the port freezes, though they were called: a target's, say."""
         both: Iterator[tuple[str, Model, Model]] = (
             (pair.port, self.layers[0][pair.reference], self.layers[1][pair.port]) for pair in self.located.layers
         )
-        wrong = [
+        frozen = {
             path
             for path, ours, theirs in both
             if any(one.stop_gradient for one in theirs.parameters(include_sublayers=False))
             if any(one.requires_grad for one in ours.parameters(recurse=False))
-        ]
-        given: dict[str, bool] = {}
-        for call in self.located.matching.pairs:
-            taken = any(one.gradient is not None for one in call.reference.outputs)
-            given[call.port.path] = given.get(call.port.path, False) or taken
-        return frozen.port.endswith("True") and self.located.learns and not any(given.get(path, True) for path in wrong)
+        }
+        calls = [call for call in self.located.matching.pairs if call.port.path in frozen]
+        reached = any(one.gradient is not None for call in calls for one in call.reference.outputs)
+        return self.located.learns and not reached and frozen <= {call.port.path for call in calls}
 
     def _first(self, number: int, path: str) -> str:
         """Return the path by which calls and verdicts know a layer that has several."""
