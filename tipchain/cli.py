@@ -147,12 +147,11 @@ def parser_of(name: str) -> Parser:
 
 
 def _fill(parser: Parser, name: str) -> None:
-    from tipchain.commands.options import add_color, add_language, leaves
+    from tipchain.commands.options import add_options, leaves
 
     load_command(name).add_arguments(parser)
     for leaf in leaves(parser):
-        add_color(leaf)
-        add_language(leaf)
+        add_options(leaf, "color", "lang")
 
 
 def whole_parser() -> Parser:

@@ -137,18 +137,12 @@ class InputError(TipchainError):
     ) -> None:
         self.message, self.file, self.line, self.key = message, file, line, key
         self.found, self.expected, self.hint = found, expected, hint
-        super().__init__(self._render())
-
-    def _render(self) -> str:
         place = ""
-        if self.file is not None:
-            place = f"{self.file}:{self.line}: " if self.line is not None else f"{self.file}: "
-        key = f"{self.key}: " if self.key else ""
-        lines = [f"{place}{key}{self.message}"]
-        for label, value in (("found", self.found), ("expected", self.expected), ("hint", self.hint)):
-            if value is not None:
-                lines.append(f"  {label}: {value}")
-        return "\n".join(lines)
+        if file is not None:
+            place = f"{file}:{line}: " if line is not None else f"{file}: "
+        told = {"found": found, "expected": expected, "hint": hint}
+        rows = [f"  {label}: {value}" for label, value in told.items() if value is not None]
+        super().__init__("\n".join([f"{place}{f'{key}: ' if key else ''}{message}", *rows]))
 
 
 class ParamsError(InputError):

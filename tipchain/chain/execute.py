@@ -407,15 +407,12 @@ def _make_ready(ready: _Ready, place: Place) -> _Ready:
     if command.launched and VARIABLE not in command.env and not names_folder:
         env[VARIABLE] = str(log.with_name(f"{log.stem}-workers"))
     given = next((place.root / command.cwd / one.given for one in command.leaves if one.given), None)
-    before, lines = snapshot(command.leaves, place.root), LineCheck(command.leaves, command.argv, _names(given))
+    # The names of a file of data, or of a folder and all files below it; none where they are not known, as of a list.
+    names: list[str] = []
+    if given is not None and given.suffix not in TEXT_FILES and os.path.exists(given):  # noqa: PTH110 - False for what is no name
+        names = [given.name, *(name for _, _, files in os.walk(given) for name in files)]
+    before, lines = snapshot(command.leaves, place.root), LineCheck(command.leaves, command.argv, names)
     return _Ready(command=command, env=env, log=log, start=stamp(log), before=before, lines=lines)
-
-
-def _names(given: Path | None) -> list[str]:
-    """Return the name of a file of data, or of a folder and all files below it; none where they are not known, as of a list."""
-    if given is None or given.suffix in TEXT_FILES or not os.path.exists(given):  # noqa: PTH110 - False for what is no name
-        return []
-    return [given.name, *(name for _, _, names in os.walk(given) for name in names)]
 
 
 def claim_log(path: Path) -> Path:

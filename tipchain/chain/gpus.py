@@ -40,7 +40,9 @@ class Gpus:
             return ""
         if self.trouble:
             return self.trouble
-        absent = [name for name in command.gpus if not self._has(name)]
+        absent = [
+            name for name in command.gpus if name not in {*self.numbers, *self.names} and self._number(name) == name
+        ]
         if not absent or not self.numbers:
             return ""
         there = f"{many(len(self.numbers), 'GPU')}: {', '.join(self.numbers)}"
@@ -51,9 +53,6 @@ class Gpus:
         if command.gpus:
             return tuple(dict.fromkeys(map(self._number, command.gpus)))
         return (self.numbers or EVERY) if command.on_gpu else ()
-
-    def _has(self, name: str) -> bool:
-        return name in self.numbers or self._number(name) != name or name in self.names
 
     def _number(self, name: str) -> str:
         """Return the GPU that ``name`` stands for; UUIDs may be shortened as long as they stay unambiguous."""

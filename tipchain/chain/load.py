@@ -234,31 +234,28 @@ def set_changes(file: ParamFile, settings: Sequence[str]) -> tuple[Change, ...]:
     """
     changes: dict[int, Change] = {}
     for text in settings:
-        param, value = _named(file, text)
+        found: list[tuple[int, Param]] = []
+        for param in file.params:
+            names = (param.key, f"{param.section}:{param.key}", f"{param.line}:{param.key}")
+            found += [(len(name), param) for name in names if text.startswith(f"{name}=")]
+        longest = max((length for length, _ in found), default=0)
+        params = [param for length, param in found if length == longest]
+        name = text[:longest] if params else text.partition("=")[0]
+        if not params:
+            expected = "" if "=" in text else "; expected KEY=VALUE"
+            close = suggestion(name, [param.key for param in file.params])
+            raise UsageError(f"--set {text!r}: no line of {file.path} has the key {name!r}{expected}{close}")
+        param, value = params[0], text[longest + 1 :]
+        if len(params) > 1:
+            ways = [f"    line {one.line}: --set '{one.line}:{one.key}={value}'" for one in params]
+            what = f"--set {text!r}: {len(params)} lines of {file.path} have the key {name!r}"
+            raise UsageError("\n".join([what, *ways]))
         if CONTROL.search(value):
             raise UsageError(f"--set {text!r}: a control character cannot stand in {file.path}")
         if param.line in changes:
             raise UsageError(f"--set {text!r}: changes {file.path}:{param.line}, as {changes[param.line][2]} does")
         changes[param.line] = (param.line, value, f"--set {text!r}")
     return tuple(changes.values())
-
-
-def _named(file: ParamFile, text: str) -> tuple[Param, str]:
-    found: list[tuple[int, Param]] = []
-    for param in file.params:
-        names = (param.key, f"{param.section}:{param.key}", f"{param.line}:{param.key}")
-        found += [(len(name), param) for name in names if text.startswith(f"{name}=")]
-    longest = max((length for length, _ in found), default=0)
-    params = [param for length, param in found if length == longest]
-    if len(params) == 1:
-        return params[0], text[longest + 1 :]
-    name = text[:longest] if params else text.partition("=")[0]
-    if not params:
-        expected = "" if "=" in text else "; expected KEY=VALUE"
-        close = suggestion(name, [param.key for param in file.params])
-        raise UsageError(f"--set {text!r}: no line of {file.path} has the key {name!r}{expected}{close}")
-    ways = [f"    line {one.line}: --set '{one.line}:{one.key}={text[longest + 1 :]}'" for one in params]
-    raise UsageError("\n".join([f"--set {text!r}: {len(params)} lines of {file.path} have the key {name!r}", *ways]))
 
 
 def device_changes(slots: Mapping[str, Slot], name: str) -> Iterator[Change]:

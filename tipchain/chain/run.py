@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -35,12 +35,6 @@ from tipchain.errors import BAD, Outcome, ParamsError
 
 
 _STEM_OF = ".pdparams"
-
-
-def _texts(words: Iterable[str]) -> Iterator[str]:
-    for number, word in enumerate(words):
-        if number or "/" in word:
-            yield from filter(None, (word, *(word.split("=", n)[n] for n in range(1, word.count("=") + 1))))
 
 
 def _holds(folder: Path, path: Path) -> bool:
@@ -108,7 +102,18 @@ class Journal:
 
     def before(self, command: Command, place: Place) -> None:
         """Take note of the inputs of ``command``, as planned, which is about to start."""
-        inputs = self._inputs(command, place)
+        key, texts = self._call(command, place)
+        files: dict[str, str] = {}
+        folders: dict[str, Listing] = {}
+        for text in sorted(texts):
+            name = os.path.join(command.cwd, text)  # noqa: PTH118 - a word may be too long for a path
+            path = place.root / name
+            if os.path.isdir(path):  # noqa: PTH112
+                if not _holds(path, place.run) and not _holds(place.run, path):
+                    folders[name] = listing(path, LISTED)
+            elif found := next((one for one in (name, name + _STEM_OF) if stamp(place.root / one)), ""):
+                files[found] = self._look(str(place.root / found), "content")
+        inputs = _Inputs(key=key, files=files, folders=folders)
         with self._lock:
             self._before[command.id] = inputs
             _forget(self._passed, command.id)
@@ -164,21 +169,11 @@ class Journal:
         with suppress(UnsettledError):
             words = settle(command, place.root, place.run).argv
         key = digest([command.argv, words, sorted(env.items()), command.cwd])
-        return key, {*_texts(words), env[DATA_VARIABLE]}
-
-    def _inputs(self, command: Command, place: Place) -> _Inputs:
-        key, texts = self._call(command, place)
-        files: dict[str, str] = {}
-        folders: dict[str, Listing] = {}
-        for text in sorted(texts):
-            name = os.path.join(command.cwd, text)  # noqa: PTH118 - a word may be too long for a path
-            path = place.root / name
-            if os.path.isdir(path):  # noqa: PTH112
-                if not _holds(path, place.run) and not _holds(place.run, path):
-                    folders[name] = listing(path, LISTED)
-            elif found := next((one for one in (name, name + _STEM_OF) if stamp(place.root / one)), ""):
-                files[found] = self._look(str(place.root / found), "content")
-        return _Inputs(key=key, files=files, folders=folders)
+        texts = {env[DATA_VARIABLE]}
+        for number, word in enumerate(words):
+            if number or "/" in word:
+                texts |= {word, *(word.split("=", n)[n] for n in range(1, word.count("=") + 1))}
+        return key, texts - {""}
 
     def _look(self, path: str, kind: str) -> str:
         state = stamp(Path(path))

@@ -157,23 +157,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True, dest="action")
     plan = add_action(actions, "plan", "show what would run, and run nothing", _plan)
-    _add_manifest(plan)
-    _add_choice(plan)
-    add_json(plan, "the plan")
     run = add_action(actions, "run", "begin a night", _run)
-    _add_manifest(run)
-    _add_choice(run)
-    add_execution_arguments(run)
-    add_report_arguments(run)
     status = add_action(actions, "status", "say how far a night is, while it runs too", _status)
-    _add_manifest(status)
-    _add_night(status)
-    add_json(status, "how far it is, and how each item ended,")
     resume = add_action(actions, "resume", "run what has not ended of a night", _resume)
-    _add_manifest(resume)
-    _add_night(resume)
-    add_execution_arguments(resume)
-    add_report_arguments(resume)
+    for one in (plan, run, status, resume):
+        one.add_argument("manifest", type=Path, metavar="MANIFEST", help="YAML file that names what runs")
+        add_options(one, out="folder of the nights (default: tipchain-nights/NAME of the root)")
+    for one in (plan, run):
+        one.add_argument(
+            "--only",
+            dest="select",
+            metavar="PATTERN",
+            nargs="+",
+            action="extend",
+            default=[],
+            help="run these only: ids with * and ?, tag:lite, mode:whole_*, device:gpu, kind:align; !PATTERN leaves out",
+        )
+        one.add_argument("--last-failed", action="store_true", help="run only what failed or errored when it last ran")
+        one.add_argument("--shard", metavar="I/N", help="run share I of N, which take about as long as each other")
+        one.add_argument(
+            "--require-data", action="store_true", help="full data that are not here are an ERROR, not a SKIP"
+        )
+    for one in (status, resume):
+        one.add_argument("--night", metavar="NAME", help="its folder, its name, or a part of it (default: the latest)")
+    add_json(plan, "the plan")
+    add_json(status, "how far it is, and how each item ended,")
+    for one in (run, resume):
+        add_execution_arguments(one)
+        add_report_arguments(one)
     dashboard = add_action(actions, "dashboard", "write the latest nights as one page", run_dashboard)
     dashboard.add_argument(
         "folder",
@@ -194,34 +205,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--keep", required=True, type=count("nights"), metavar="N", help="keep the latest N finished of each manifest"
     )
     gc.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
-
-
-def _add_manifest(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("manifest", type=Path, metavar="MANIFEST", help="YAML file that names what runs")
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder of the nights (default: tipchain-nights/NAME of the root)"
-    )
-
-
-def _add_choice(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--only",
-        dest="select",
-        metavar="PATTERN",
-        nargs="+",
-        action="extend",
-        default=[],
-        help="run these only: ids with * and ?, tag:lite, mode:whole_*, device:gpu, kind:align; !PATTERN leaves out",
-    )
-    parser.add_argument("--last-failed", action="store_true", help="run only what failed or errored when it last ran")
-    parser.add_argument("--shard", metavar="I/N", help="run share I of N, which take about as long as each other")
-    parser.add_argument(
-        "--require-data", action="store_true", help="full data that are not here are an ERROR, not a SKIP"
-    )
-
-
-def _add_night(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--night", metavar="NAME", help="its folder, its name, or a part of it (default: the latest)")
 
 
 run = run_action

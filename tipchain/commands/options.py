@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tipchain.numbers.tolerance import Tolerance
 
 STDOUT = "-"
-WHENS = ("auto", "always", "never")
 METHODS = ("mean", "min", "max", "all")
 
 
@@ -212,16 +211,6 @@ def add_verbosity(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-v", "--verbose", action="store_true", help="show every check, as the log has them")
 
 
-def add_color(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--color``: `args.color`; every command has it."""
-    parser.add_argument("--color", choices=WHENS, help="color the text (default auto: on a terminal)")
-
-
-def add_language(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--lang``: `args.lang`; every command has it."""
-    parser.add_argument("--lang", choices=LANGUAGES, help="language of what is shown (default: that of the locale)")
-
-
 # Where reports go.
 
 
@@ -346,6 +335,7 @@ class _Root(argparse.Action):
 
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "color": {"choices": ("auto", "always", "never"), "help": "color the text (default auto: on a terminal)"},
     "data_path": {"type": Path, "metavar": "DIR", "help": "data folder with train/ and val/ class folders"},
     "database": {
         "metavar": "URL",
@@ -353,6 +343,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "(default: $TIPCHAIN_DATABASE, else .tipchain/history.sqlite in the project)",
     },
     "device": {"default": "cpu", "metavar": "DEVICE", "help": "cpu, gpu or gpu:N (default cpu)"},
+    "lang": {"choices": LANGUAGES, "help": "language of what is shown (default: that of the locale)"},
     "names": {
         "type": Path,
         "metavar": "FILE",

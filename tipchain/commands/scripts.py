@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tipchain.commands.align import add_run_arguments, align_case, aligned, from_root
-from tipchain.commands.options import Parser, add_color, check_targets, text_stream
+from tipchain.commands.options import Parser, add_options, check_targets, text_stream
 from tipchain.core.files import append, local_time
 from tipchain.core.language import COLOR_VARIABLE, escaped, say, variable_set
 from tipchain.errors import ExitCode, Outcome, RecordError
@@ -97,7 +97,7 @@ def _script(description: str, case: Path, argv: Sequence[str] | None, act: Calla
         add_run_arguments(parser)
         for name in ("--dataset_root", "--dataset-root"):  # what the documents' scripts call it
             parser.add_argument(name, type=Path, dest="data_path", help=argparse.SUPPRESS, default=argparse.SUPPRESS)
-        add_color(parser)
+        add_options(parser, "color")
         args = parser.parse_args(argv)
         with variable_set(COLOR_VARIABLE, args.color):
             return act(args)

@@ -7,7 +7,6 @@ package's, nor tipchain's; and those of a package that a builder was named from 
 
 from __future__ import annotations
 
-import functools
 import re
 import sys
 import sysconfig
@@ -34,6 +33,8 @@ _SAID_ERROR = re.compile(
 _ARGUMENTS = re.compile(r"(?P<name>[\w.]+)\(\) (?:missing|takes|got)\b")
 _KERNEL = re.compile(r"\s*\(at /[^)]*\)$")
 _claimed: set[str] = set()
+_OTHERS = ("<", str(Path(tipchain.__file__).parent), *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
+"""The prefixes of paths that are nobody's own."""
 
 
 class UsersError(TipchainError):
@@ -46,7 +47,7 @@ def is_users(filename: str) -> bool:
     """Tell whether a file is the user's: not Python's, a package's or tipchain's."""
     if filename.startswith(tuple(_claimed)):
         return True
-    return not (filename.startswith(_others()) or "/site-packages/" in filename or "/dist-packages/" in filename)
+    return not (filename.startswith(_OTHERS) or "/site-packages/" in filename or "/dist-packages/" in filename)
 
 
 def claim(module: str) -> None:
@@ -57,13 +58,6 @@ def claim(module: str) -> None:
     with suppress(ImportError, ValueError):
         spec = find_spec(package)
         _claimed.update(f"{folder}/" for folder in (spec and spec.submodule_search_locations) or ())
-
-
-@functools.cache  # asked once for each of some two thousand imported files
-def _others() -> tuple[str, ...]:
-    """Return the prefixes of paths that are nobody's own."""
-    paths = sysconfig.get_paths()
-    return ("<", str(Path(tipchain.__file__).parent), *(paths[key] for key in ("stdlib", "purelib", "platlib")))
 
 
 @contextmanager

@@ -78,16 +78,18 @@ def load_yaml(path: Path, what: str = "a case") -> Reader:
     if len(content) > MAX_BYTES:
         raise InputError("is too large", file=path, found=f"more than {MAX_BYTES:,} bytes", expected=f"{what}, as YAML")
     try:
-        _check_extent(text, path)
+        # libyaml's composer calls itself for each bracket, and ends the process where there are 100,000.
+        depth = count = 0
+        for event in yaml.parse(text, _Safe):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            count += isinstance(event, yaml.NodeEvent)
+            _check_extent(depth, count, path, event.start_mark)
         loader = _Loader(text)
-        try:
-            node = loader.get_single_node()
-            lines: dict[Path_, int] = {}
-            if node is not None:
-                _collect(node, (), lines, path)
-            data = None if node is None else loader.construct_document(node)
-        finally:
-            loader.dispose()
+        node = loader.get_single_node()
+        lines: dict[Path_, int] = {}
+        if node is not None:
+            _collect(node, (), lines, path)
+        data = None if node is None else loader.construct_document(node)
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
         line = mark.line + 1 if mark is not None else None
@@ -105,30 +107,16 @@ def load_yaml(path: Path, what: str = "a case") -> Reader:
     return Reader(path, data, lines)
 
 
-def _too_much(depth: int, file: Path, line: int) -> InputError:
+def _check_extent(depth: int, count: int, file: Path, mark: yaml.Mark) -> None:
     if depth > MAX_DEPTH:
-        return InputError("is nested too deeply", file=file, line=line, expected=f"at most {MAX_DEPTH} levels")
-    return InputError("is too large", file=file, line=line, expected=f"at most {MAX_NODES:,} keys and values")
-
-
-def _check_extent(text: str, file: Path) -> None:
-    # libyaml's composer calls itself for each bracket, and ends the process where there are 100,000.
-    loader, depth, count = _Safe(text), 0, 0
-    try:
-        while loader.check_event():
-            event = loader.get_event()
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            count += isinstance(event, yaml.NodeEvent)
-            if depth > MAX_DEPTH or count > MAX_NODES:
-                raise _too_much(depth, file, event.start_mark.line + 1)
-    finally:
-        loader.dispose()
+        raise InputError("is nested too deeply", file=file, line=mark.line + 1, expected=f"at most {MAX_DEPTH} levels")
+    if count > MAX_NODES:
+        expected = f"at most {MAX_NODES:,} keys and values"
+        raise InputError("is too large", file=file, line=mark.line + 1, expected=expected)
 
 
 def _collect(node: yaml.Node, path: Path_, lines: dict[Path_, int], file: Path) -> None:
-    line = node.start_mark.line + 1
-    if len(path) > MAX_DEPTH or len(lines) > MAX_NODES:  # an alias may stand inside its own anchor
-        raise _too_much(len(path), file, line)
+    _check_extent(len(path), len(lines), file, node.start_mark)  # an alias may stand inside its own anchor
     parts: list[tuple[str, yaml.Node, yaml.Node]] = []
     if isinstance(node, yaml.MappingNode):
         parts = [(str(key.value), key, value) for key, value in node.value]

@@ -145,20 +145,15 @@ def _one_graph(rule: Dy2staticRule, section: TrainingSection) -> str:
     return "" if there else f"[{section.name}] has no line {rule.trainer}: for the static graph"
 
 
-def _changed(rule: Dy2staticRule, section: TrainingSection, *, static: bool, legacy: bool) -> tuple[str, ...]:
+def _half(request: Request, rule: Dy2staticRule, section: TrainingSection, *, static: bool) -> Plan:
+    suite, path, options = get_suite(rule.layout.suite), request.file.path, request.options
     lines = [re.sub(r"gpu_list.*$", "gpu_list:0", line) for line in section.lines]
     more = f" {rule.both}" if rule.both else ""
     more += f" {rule.static}" if static and rule.static else ""
     if len(lines) > 15:
         lines[15] += more
-        if static and rule.trainer and (legacy or not _one_graph(rule, section)):
+        if static and rule.trainer and (request.legacy or not _one_graph(rule, section)):
             lines[14] = f"trainer:{rule.trainer}"
-    return tuple(lines)
-
-
-def _half(request: Request, rule: Dy2staticRule, section: TrainingSection, *, static: bool) -> Plan:
-    suite, path, options = get_suite(rule.layout.suite), request.file.path, request.options
-    lines = _changed(rule, section, static=static, legacy=request.legacy)
     if request.legacy:
         return expand(legacy_spec("\n".join(lines) + "\n", path, suite, INNER), path, options)
     text = "\n" * (section.line - 1) + "\n".join(section.lines)
