@@ -39,28 +39,6 @@ LOCAL, RAY = "local", "ray"
 ALWAYS, FAILED = "always", "failed"
 
 
-def add_execution_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of where items run."""
-    parser.add_argument(
-        "--executor", choices=(LOCAL, RAY), help="this machine (default), or the nodes of a Ray cluster"
-    )
-    parser.add_argument(
-        "--jobs",
-        type=count("slots"),
-        metavar="N",
-        help="slots of this machine: so many items of one CPU at once (default: the cores)",
-    )
-    parser.add_argument(
-        "--require-gpu", action="store_true", default=None, help="a GPU that is not there is an ERROR, not a SKIP"
-    )
-    parser.add_argument(
-        "--keep-dumps",
-        choices=(ALWAYS, FAILED),
-        help="weights, tensors and exported models that items leave: of all (default), or of those only that did not pass",
-    )
-    add_options(parser, "database")
-
-
 def given_options(args: argparse.Namespace, before: Mapping[str, object] | None = None) -> dict[str, object]:
     """Return the given ones of these arguments, and for the rest those that a night kept.
 
@@ -183,7 +161,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(plan, "the plan")
     add_json(status, "how far it is, and how each item ended,")
     for one in (run, resume):
-        add_execution_arguments(one)
+        one.add_argument(
+            "--executor", choices=(LOCAL, RAY), help="this machine (default), or the nodes of a Ray cluster"
+        )
+        one.add_argument(
+            "--jobs",
+            type=count("slots"),
+            metavar="N",
+            help="slots of this machine: so many items of one CPU at once (default: the cores)",
+        )
+        one.add_argument(
+            "--require-gpu", action="store_true", default=None, help="a GPU that is not there is an ERROR, not a SKIP"
+        )
+        one.add_argument(
+            "--keep-dumps",
+            choices=(ALWAYS, FAILED),
+            help="weights, tensors and exported models that items leave: of all (default), or of those only that did not pass",
+        )
+        add_options(one, "database")
         add_report_arguments(one)
     dashboard = add_action(actions, "dashboard", "write the latest nights as one page", run_dashboard)
     dashboard.add_argument(

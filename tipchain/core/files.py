@@ -141,18 +141,6 @@ def take_lock(path: Path, told: str = "", *, mode: int = 0o666, flags: int = 0) 
     return handle
 
 
-def is_locked(path: Path) -> bool:
-    """Tell whether a process holds a file's lock; an unreadable file has none."""
-    try:
-        with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
 def prune(out: Path, keep: int = 2) -> int:
     """Remove weights and gradients of all but the ``keep`` latest runs; return bytes freed.
 

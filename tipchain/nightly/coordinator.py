@@ -227,8 +227,10 @@ class Coordinator:
         if why:
             self._record(ItemRecord(id=item.id, attempt=0, outcome=outcome, reason=why, executor=self.executor.name))
             return ""
-        attempt = self.night.attempts(item.id) + 1
-        folder = item_folder(self.night.folder, item.id) / f"attempt-{attempt}"
+        above = item_folder(self.night.folder, item.id)
+        earlier = (path.name.removeprefix("attempt-") for path in above.glob("attempt-*"))
+        attempt = max((int(number) for number in earlier if number.isdecimal()), default=0) + 1
+        folder = above / f"attempt-{attempt}"
         work = Work(item=item, attempt=attempt, folder=folder, root=Path(self.night.plan.root))
         try:
             reason = self.executor.start(work)

@@ -241,8 +241,6 @@ def run_attempt(
 
 @dataclass(slots=True)
 class _Running:
-    """An item that runs."""
-
     work: Work
     begin: float
     held: ExitStack

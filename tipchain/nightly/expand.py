@@ -192,7 +192,6 @@ def _one_line(error: TipchainError) -> str:
 def _argv(
     entry: ManifestEntry, source: str, mode: Mode | None, device: Device, data: DataFolder | None
 ) -> tuple[str, ...]:
-    """Return an item's call."""
     if entry.kind == "command":
         return filled(entry.argv, {"{mode}": mode.value if mode else "", "{device}": device})
     assert mode is not None

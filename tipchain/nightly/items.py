@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -247,16 +246,6 @@ def disagreement(parts: Sequence[ShardPart]) -> str:
         if other is not None:
             return f"shares {values[0][1]} and {other} {words}"
     return ""
-
-
-def lost_items(plans: Sequence[NightPlan]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the items of a whole plan that are in none of its shares' plans, and those that are in several."""
-    counts = Counter(item.id for plan in plans for item in plan.items)
-    whole = dict.fromkeys(name for plan in plans if plan.cut for name in plan.cut.ids)
-    return (
-        tuple(name for name in whole if not counts[name]),
-        tuple(name for name, count in counts.items() if count > 1),
-    )
 
 
 FIELDS = ("id", "tag", "mode", "device", "kind", "subject")

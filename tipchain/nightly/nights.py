@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -17,7 +18,7 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
-from tipchain.core.files import atomic_write, is_locked, local_time, new_folder, take_lock, writing
+from tipchain.core.files import atomic_write, local_time, new_folder, take_lock, writing
 from tipchain.core.json_text import Json, JsonObject, as_json, flat_facts, parse_as, read_json, taken
 from tipchain.core.language import clean
 from tipchain.core.store import digest
@@ -211,11 +212,6 @@ class Night(NightHead):
             if record is not None:
                 yield record
 
-    def attempts(self, item_id: str) -> int:
-        """Return the number of the latest attempt at an item, 0 for none."""
-        names = (path.name.removeprefix("attempt-") for path in item_folder(self.folder, item_id).glob("attempt-*"))
-        return max((int(name) for name in names if name.isdecimal()), default=0)
-
     @property
     def began(self) -> datetime | None:
         """When it began: by its own word, else by its folder's name, in local time; None if neither tells."""
@@ -358,10 +354,15 @@ def hold(folder: Path) -> int:
 
 def holder(folder: Path) -> str:
     """Return who runs the night in ``folder`` now; "" for nobody."""
-    told = ""
-    with suppress(OSError):
-        told = (folder / LOCK).read_text(errors="replace")
-    return (told or "another process") if is_locked(folder / LOCK) else ""
+    try:
+        with (folder / LOCK).open(errors="replace") as file:
+            told = file.read()
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return told or "another process"
+    except OSError:
+        return ""
+    return ""
 
 
 # What earlier nights of a manifest tell: how long items take, and which failed last.

@@ -19,7 +19,7 @@ from tipchain import __version__
 from tipchain.chain.gpus import HIDDEN, Gpus, find_gpus
 from tipchain.core.files import commit, git
 from tipchain.core.json_text import Json
-from tipchain.core.machine import CPUINFO, THREAD_VARIABLES, core_count, installed_versions, needed_packages
+from tipchain.core.machine import CGROUP, CPUINFO, THREAD_VARIABLES, core_count, installed_versions, needed_packages
 
 DIRTY = "-dirty"
 
@@ -89,7 +89,6 @@ def _hash(described: str) -> str:
     return text if re.fullmatch(r"\w[\w./-]*", text) else ""
 
 
-CGROUP = Path("/sys/fs/cgroup")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -14,7 +14,7 @@ from tipchain.core.language import listed
 from tipchain.core.quantities import FigureKind, figure_kind
 from tipchain.errors import BAD, RecordError, newly_bad
 from tipchain.explain.findings import Diagnosis
-from tipchain.nightly.items import Item, disagreement, gather, lost_items, merge_facts, missing
+from tipchain.nightly.items import Item, disagreement, gather, merge_facts, missing
 from tipchain.nightly.nights import ITEMS, ItemRecord, Results, read_results, report_of, slug_of
 from tipchain.nightly.origin import Fact, changed_facts
 from tipchain.report.model import RunReport, stage_of
@@ -40,13 +40,15 @@ def _whole(ones: Sequence[Results], nights: Sequence[Results]) -> Results:
     ]
     commits = dict.fromkeys(part.commit for part in parts)
     notes += [f"shares ran different commits: {', '.join(one or 'none' for one in commits)}"] * (len(commits) > 1)
-    lost, twice = lost_items([one.plan for one in ones])
+    counts = Counter(item.id for one in ones for item in one.plan.items)
+    whole = dict.fromkeys(name for one in ones if one.plan.cut for name in one.plan.cut.ids)
+    lost = [name for name in whole if not counts[name]]
+    twice = [name for name, count in counts.items() if count > 1]
     wrong = [differ] if differ else []
     wrong += [f"{len(lost)} items of the plan are in no share: {listed(lost, NAMED)}"] if lost and not absent else []
     wrong += [f"{len(twice)} items are in several shares: {listed(twice, NAMED)}"] if twice else []
     items = {item.id: item for one in ones for item in one.plan.items}
-    order = [name for one in ones if one.plan.cut for name in one.plan.cut.ids]
-    ids = [name for name in dict.fromkeys([*order, *items]) if name in items]
+    ids = [name for name in dict.fromkeys([*whole, *items]) if name in items]
     records = {name: record for one in ones for name, record in one.records.items()}
     return Results(
         night=replace(
