@@ -121,6 +121,7 @@ def encode_png(scan: NDArray[np.float64]) -> bytes:
     return buffer.getvalue()
 
 
+@lru_cache(maxsize=4)
 def _order(count: int, what: str = "") -> tuple[int, ...]:
     """Return the numbers below ``count`` in an order that a hash gives: it depends on no library's generator."""
     return tuple(sorted(range(count), key=lambda one: hashlib.sha256(f"{SEED}:{what}{one}".encode()).digest()))
@@ -206,7 +207,7 @@ def start_of(group: int, clip: int, scans: int) -> VideoStart:
     """Return how the videos ``g<group>_c<clip>`` start, drawn from a hash: it depends on no library's generator."""
     draw = _draws(f"{group}:{clip}")
     return VideoStart(
-        scan=_scan_order(scans)[group - 1],
+        scan=_order(scans, "scan:")[group - 1],
         frames=16 + int(9 * next(draw)),
         place=(SIDE * next(draw), SIDE * next(draw)),
         turns=0.8 + 0.4 * next(draw),
@@ -216,24 +217,10 @@ def start_of(group: int, clip: int, scans: int) -> VideoStart:
     )
 
 
-@lru_cache(maxsize=1)
-def _scan_order(scans: int) -> tuple[int, ...]:
-    return _order(scans, "scan:")
-
-
 def _draws(name: str) -> Iterator[float]:
     data = hashlib.shake_256(f"{SEED}:{name}".encode()).digest(4 * 16)
     for at in range(0, len(data), 4):
         yield int.from_bytes(data[at : at + 4], "big") / 2**32
-
-
-def background(group: int, clip: int) -> NDArray[np.uint8]:
-    """Return the still background of the videos ``g<group>_c<clip>``: dark clouds, ``[SIDE, SIDE, 3]``."""
-    import numpy as np
-
-    data = hashlib.shake_256(f"{SEED}:{group}:{clip}:background".encode()).digest(8 * 8 * 3)
-    clouds = _pillow().fromarray(np.frombuffer(data, np.uint8).reshape(8, 8, 3))
-    return np.asarray(clouds.resize((SIDE, SIDE), _pillow().Resampling.BICUBIC)) // 3
 
 
 def draw_frame(picture: NDArray[np.uint8], digit: NDArray[np.float32], start: VideoStart, place: Place) -> PillowImage:
@@ -256,7 +243,9 @@ def render(motion: str, group: int, clip: int, scans: NDArray[np.float64]) -> It
     small = _pillow().fromarray(np.rint(scans[start.scan] * (255 / 16)).astype(np.uint8))
     large = small.resize((DIGIT, DIGIT), _pillow().Resampling.BICUBIC)
     digit = np.asarray(large, dtype=np.float32) / np.float32(255)
-    picture = background(group, clip)
+    data = hashlib.shake_256(f"{SEED}:{group}:{clip}:background".encode()).digest(8 * 8 * 3)
+    clouds = _pillow().fromarray(np.frombuffer(data, np.uint8).reshape(8, 8, 3))
+    picture = np.asarray(clouds.resize((SIDE, SIDE), _pillow().Resampling.BICUBIC)) // 3
     for number in range(start.frames):
         right, down = MOTIONS[motion](start, number / start.frames)
         yield draw_frame(picture, digit, start, (start.place[0] + right, start.place[1] + down))
@@ -344,28 +333,6 @@ class DataRecipe(NamedTuple):
     said: str
 
 
-def recipe_of(data_set: str, kind: str) -> DataRecipe:
-    """Return how the ``"lite"`` or ``"whole"`` data of a data set are made.
-
-    Raises:
-        UsageError: a data set that is not made here.
-        DataError: scikit-learn is missing.
-    """
-    if data_set not in PARAMS:
-        raise UsageError(f"the data set {data_set!r} is not made here, only {', '.join(PARAMS)}")
-    folder = DATA_SETS[data_set][kind]
-    return (_digits if data_set == DIGITS else _motions)(kind, folder)
-
-
-def way_out(folder: str) -> str:
-    """Return the command that makes the data folder called ``folder``."""
-    data_set, kind = next(
-        ((name, kind) for name in PARAMS for kind, known in DATA_SETS[name].items() if known == folder),
-        (DIGITS, "lite"),
-    )
-    return f"bash prepare.sh {PARAMS[data_set]} {kind}_train_{kind}_infer --data-only"
-
-
 def _digits(kind: str, folder: str) -> DataRecipe:
     scans, labels = load_scans()
     images = choose_images(kind, labels)
@@ -444,7 +411,9 @@ def prepare_data(
             if not force:
                 problem = _problem(folder)  # another preparation may have made it in the meantime
             if problem is not None:
-                recipe = recipe_of(data_set, kind)
+                if data_set not in PARAMS:
+                    raise UsageError(f"the data set {data_set!r} is not made here, only {', '.join(PARAMS)}")
+                recipe = (_digits if data_set == DIGITS else _motions)(kind, folder.name)
                 existed = folder.exists()
                 if existed:
                     _refuse_foreign(folder, recipe.names)
@@ -452,7 +421,14 @@ def prepare_data(
                 beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.making-", dir=folder.parent))
                 new = beside / "new"
                 try:
-                    _fill(new, recipe, folder.name)
+                    files = {}
+                    with Progress() as progress:
+                        pace = Pace(progress=progress)
+                        for number, (path, content) in enumerate(recipe.make()):
+                            pace.tell(f"making {folder.name}", number, len(recipe.names))
+                            files[path] = _write(new / path, content)
+                    manifest = {"recipe": dict(recipe.facts), "files": files}
+                    _write(new / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
                     if existed:
                         folder.rename(beside / "old")
                     new.rename(folder)
@@ -475,7 +451,11 @@ def check_data(folder: Path) -> None:
     Raises:
         DataError: the message says what is wrong and how to make it good.
     """
-    hint = way_out(folder.name)
+    data_set, kind = next(
+        ((name, kind) for name in PARAMS for kind, known in DATA_SETS[name].items() if known == folder.name),
+        (DIGITS, "lite"),
+    )
+    hint = f"bash prepare.sh {PARAMS[data_set]} {kind}_train_{kind}_infer --data-only"
     if not folder.is_dir():
         raise DataError("there is no such data folder", file=folder, hint=hint)
     manifest = _read_manifest(folder)
@@ -546,17 +526,6 @@ def _refuse_foreign(folder: Path, ours: AbstractSet[str]) -> None:
             found=", ".join(foreign[:3]) + (", ..." if len(foreign) > 3 else "") or "a link",
             hint="move them or the folder elsewhere; a data set of your own is used with --data-path",
         )
-
-
-def _fill(folder: Path, recipe: DataRecipe, name: str) -> None:
-    files = {}
-    with Progress() as progress:
-        pace = Pace(progress=progress)
-        for number, (path, content) in enumerate(recipe.make()):
-            pace.tell(f"making {name}", number, len(recipe.names))
-            files[path] = _write(folder / path, content)
-    manifest = {"recipe": dict(recipe.facts), "files": files}
-    _write(folder / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
 
 
 def _write(path: Path, data: bytes) -> dict[str, Json]:

@@ -72,7 +72,12 @@ def put_back(logs: Path) -> Iterator[tuple[Path, Path | None]]:
     while entries:
         place, aside = entries[-1]
         if os.path.lexists(aside):
-            beside = _clear(place) if os.path.lexists(place) else None
+            beside = None
+            if os.path.lexists(place):
+                first = place.with_name(f"{place.name}.from-script")
+                equal = place.is_symlink() and first.is_symlink() and place.readlink() == first.readlink()
+                beside = first if equal else _free(first)
+                place.replace(beside)
             place.parent.mkdir(parents=True, exist_ok=True)
             aside.rename(place)
             yield place, beside
@@ -85,14 +90,6 @@ def put_back(logs: Path) -> Iterator[tuple[Path, Path | None]]:
 
 def _line(entry: tuple[Path, Path]) -> str:
     return f"{json.dumps([str(path) for path in entry])}\n"
-
-
-def _clear(place: Path) -> Path:
-    first = place.with_name(f"{place.name}.from-script")
-    equal = place.is_symlink() and first.is_symlink() and place.readlink() == first.readlink()
-    beside = first if equal else _free(first)
-    place.replace(beside)
-    return beside
 
 
 def _free(name: Path) -> Path:

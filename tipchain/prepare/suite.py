@@ -161,18 +161,14 @@ def find_interpreter(root: Path, given: str | None, files: str) -> Interpreter |
         UsageError: what the user names is no interpreter.
     """
     named = (files, "python", "python3") if given is None else (given,)
-    paths = [path for path in (_look_up(name, root) for name in named) if path]
+    # The links of a virtual environment stay.
+    places = [os.path.abspath(name) if "/" in name else name for name in named]  # noqa: PTH100
+    paths = [path for name in places if (path := shutil.which(name, path=search_path(root)))]
     interpreter = next(filter(None, (_examine(path, root) for path in paths)), None)
     if given is not None and interpreter is None:
         what = "is no interpreter of Python" if paths else "there is no such program"
         raise UsageError(f"--python {given}: {what}")
     return interpreter
-
-
-def _look_up(name: str, root: Path) -> str | None:
-    if "/" in name:
-        name = os.path.abspath(name)  # noqa: PTH100 - the links of a virtual environment stay
-    return shutil.which(name, path=search_path(root))
 
 
 def _examine(path: str, root: Path) -> Interpreter | None:
@@ -318,16 +314,14 @@ def _alone(root: Path) -> Iterator[None]:
         (root / LOGS).mkdir(parents=True, exist_ok=True)
         lock = FileLock(root / LOGS / ".lock")
         try:
-            lock.acquire(timeout=0)
+            held = lock.acquire(timeout=0)
         except Timeout:
             print(say("waiting for another preparation of this checkout"), flush=True)
-            lock.acquire()
+            held = lock.acquire()
     except OSError as error:
         raise OutputError(f"cannot write below {root / LOGS}: {error.strerror}") from error
-    try:
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 @contextmanager
