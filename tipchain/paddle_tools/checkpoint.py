@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -19,6 +17,7 @@ from tipchain.framework_types import Dataset, Model, Nested, Optimizer, Stateful
 from tipchain.frameworks.base import check_batch
 from tipchain.frameworks.paddle_ import load_batches
 from tipchain.paddle_tools.program import ProgramError
+from tipchain.parity.align import link
 from tipchain.weights.files import read_paddle_file
 
 
@@ -41,14 +40,6 @@ def train_batches(
     sampler = Rest(dataset, batch_size=batch_size, shuffle=True)
     sampler.set_epoch(mix_seed(seed, epoch))
     return load_batches(dataset, sampler, num_workers=num_workers), len(sampler)
-
-
-def eval_batches(dataset: Dataset, *, batch_size: int, num_workers: int) -> Iterable[Nested]:
-    """Return the batches of the whole of ``dataset``, in its order."""
-    from paddle.io import BatchSampler
-
-    sampler = BatchSampler(dataset, batch_size=batch_size)
-    return load_batches(dataset, sampler, num_workers=num_workers)
 
 
 def mix_seed(*parts: int) -> int:
@@ -144,13 +135,8 @@ def keep_as_best(folder: Path) -> None:
     Raises:
         ProgramError: the disk is full or the folder cannot be written.
     """
-    latest = folder / f"{LATEST}.pdparams"
     try:
-        with replacing_path(folder / BEST) as beside:
-            try:
-                os.link(latest, beside)  # replaced files are renamed over, so a link is as good as a copy
-            except OSError:
-                shutil.copyfile(latest, beside)
+        link(folder / f"{LATEST}.pdparams", folder / BEST)  # replaced files are renamed over: as good as a copy
     except OSError as error:
         raise ProgramError(f"{folder / BEST}: cannot be saved: {error.strerror or error}") from error
 

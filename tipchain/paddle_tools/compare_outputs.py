@@ -106,31 +106,28 @@ def compare(reference: Mapping[str, np.ndarray], quantized: Mapping[str, np.ndar
     tally = Tally()
     boxes = any(is_boxes(reference[name]) for name in names)
     for name in names:
-        if boxes and reference[name].ndim == 1 and reference[name].dtype.kind in "iu":
+        left, right = reference[name], quantized[name]
+        if boxes and left.ndim == 1 and left.dtype.kind in "iu":
             continue  # the number of boxes, which are counted already
-        _add(tally, name, reference[name], quantized[name])
+        if is_boxes(left) and is_boxes(right):
+            tally.boxes(left, right)
+            continue
+        if left.shape != right.shape:
+            raise IncomparableError(f"{name}: shape {right.shape} instead of {left.shape}")
+        axis = axis_of(left)
+        if axis is not None:
+            largest = np.moveaxis(np.partition(left.astype(np.float64), -2, axis=axis), axis, -1)
+            first, second = largest[..., -1], largest[..., -2]
+            sure = first - second > TIE * np.maximum(np.abs(first), np.finfo(np.float32).tiny)
+            tally.ties += int((~sure).sum())
+            tally.decide(left.argmax(axis=axis)[sure], right.argmax(axis=axis)[sure])
+        if left.dtype.kind in "iub":
+            tally.decide(left, right)
+        else:
+            tally.measure(left, right)
     if tally.ties and not tally.decisions:
         raise IncomparableError("the unquantized model prefers nothing: its largest scores are all but equal")
     return tally
-
-
-def _add(tally: Tally, name: str, left: np.ndarray, right: np.ndarray) -> None:
-    if is_boxes(left) and is_boxes(right):
-        tally.boxes(left, right)
-        return
-    if left.shape != right.shape:
-        raise IncomparableError(f"{name}: shape {right.shape} instead of {left.shape}")
-    axis = axis_of(left)
-    if axis is not None:
-        largest = np.moveaxis(np.partition(left.astype(np.float64), -2, axis=axis), axis, -1)
-        first, second = largest[..., -1], largest[..., -2]
-        sure = first - second > TIE * np.maximum(np.abs(first), np.finfo(np.float32).tiny)
-        tally.ties += int((~sure).sum())
-        tally.decide(left.argmax(axis=axis)[sure], right.argmax(axis=axis)[sure])
-    if left.dtype.kind in "iub":
-        tally.decide(left, right)
-    else:
-        tally.measure(left, right)
 
 
 def judge(tally: Tally, max_disagreement: float, max_error: float) -> tuple[list[str], bool]:

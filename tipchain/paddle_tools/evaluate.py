@@ -12,7 +12,8 @@ from tipchain.core.blame import serving
 from tipchain.errors import ExitCode
 from tipchain.framework_types import Dataset, Model
 from tipchain.frameworks import load_framework
-from tipchain.paddle_tools.checkpoint import eval_batches, reading
+from tipchain.frameworks.paddle_ import load_batches
+from tipchain.paddle_tools.checkpoint import reading
 from tipchain.paddle_tools.program import PaddleBench, ProgramError, add_case_arguments, open_bench, positive, quiet
 from tipchain.parity.stages.bench import measure
 from tipchain.weights.files import load_paddle_weights
@@ -65,7 +66,8 @@ def evaluate(bench: PaddleBench, model: Model, dataset: Dataset, *, batch_size: 
         loss, metric = bench.builder("loss")(), bench.builder("metric")()
         outputs, labels, total_loss, samples = [], [], 0.0, 0
         model.eval()
-        batches = reading(eval_batches(dataset, batch_size=batch_size, num_workers=num_workers), dataset)
+        sampler = bench.paddle.io.BatchSampler(dataset, batch_size=batch_size)
+        batches = reading(load_batches(dataset, sampler, num_workers=num_workers), dataset)
         with bench.paddle.no_grad():
             for number, (image, label, _) in enumerate(batches, start=1):
                 output = model(image)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import yaml
@@ -52,7 +50,12 @@ def run(args: argparse.Namespace) -> int:
     model = bench.model()
     load_paddle_weights(model, args.pretrained)
     model.eval()
-    with writing(args.output_dir, ProgramError), _beside(args.output_dir) as folder:
+    target: Path = args.output_dir
+    with writing(target, ProgramError):
+        target.mkdir(parents=True, exist_ok=True)
+        beside = TemporaryDirectory(prefix=".export.", dir=target, ignore_cleanup_errors=True)
+    with writing(target, ProgramError), beside as aside:
+        folder = Path(aside)
         inputs = [spec for spec in bench.case.inputs.values() if spec.name != "label"]
         if not inputs:
             raise InputError("has no model input", file=bench.case.path, key="inputs")
@@ -76,16 +79,6 @@ def run(args: argparse.Namespace) -> int:
     sizes = " and ".join(map(str, BATCHES))
     print(say(f"exported {args.output_dir}/{STEM}: equals the training engine at batch {sizes}, max|Δ| {worst:.3g}"))
     return ExitCode.PASSED
-
-
-@contextmanager
-def _beside(target: Path) -> Iterator[Path]:
-    target.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=".export.", dir=target))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def check_export(bench: PaddleBench, model: Model, folder: Path) -> tuple[float, int]:

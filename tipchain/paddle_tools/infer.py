@@ -35,7 +35,7 @@ from tipchain.paddle_tools.program import (
     true_or_false,
 )
 from tipchain.parity.case import LABEL, Case, open_builder
-from tipchain.parity.inputs import make_inputs
+from tipchain.parity.inputs import make_inputs, softmax
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,8 +259,7 @@ def _line(path: str, output: Array, names: Sequence[str], top_k: int) -> str:
     if output.ndim != 1:
         numbers = f"mean {output.mean():.6g}, from {output.min():.6g} to {output.max():.6g}"
         return f"file: {path}, output: {list(output.shape)}, {numbers}"
-    shifted = np.exp(output.astype(np.float64) - output.max())
-    scores = shifted / shifted.sum()
+    scores = softmax(output.astype(np.float64))
     order = np.argsort(-scores, kind="stable")[:top_k]
     ranked = ", ".join(f"({names[label]}, {scores[label]:.5f})" for label in order)
     return f"file: {path}, top-{len(order)}: [{ranked}]"
