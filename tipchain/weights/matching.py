@@ -14,7 +14,7 @@ from os import PathLike
 import numpy as np
 
 from tipchain.core.language import WIDTH, in_rows
-from tipchain.errors import WeightsError
+from tipchain.errors import InputError, WeightsError
 from tipchain.facts.layers import STATISTICS
 from tipchain.facts.settings import OWN_KIND, is_fixed
 from tipchain.framework_types import Model
@@ -73,9 +73,8 @@ class UnmatchedError(WeightsError):
 
     def in_language(self, said: Callable[[str], str]) -> str:
         """Return the refusal with each problem said whole."""
-        again = copy.copy(self)
-        again.found = "\n".join(["", *_rows(map(said, self._shown))])
-        return again._render()  # noqa: SLF001
+        found = "\n".join(["", *_rows(map(said, self._shown))])
+        return str(InputError(self.message, file=self.file, found=found, hint=self.hint))
 
     def at(
         self, file: str | PathLike[str] | None, problems: Iterable[str] = (), *, in_full: bool = False
@@ -197,7 +196,6 @@ def _layer(leaf: Leaf) -> str:
 
 
 def _pattern(name: str) -> tuple[str, tuple[str, ...]]:
-    """Return a name with ``*`` for the numbers that stand for layers, and these."""
     return _NUMBER.sub("*", name), tuple(_NUMBER.findall(name))
 
 
@@ -581,6 +579,5 @@ def _scope(path: str, names: Iterable[str]) -> str:
 
 
 def _own_name(leaf: Leaf) -> str:
-    """Return the port's name of a tensor below its layer."""
     names, path = leaf.slot.parts[0].names, leaf.layer.path
     return next((name for name in names if not path or name.startswith(f"{path}.")), names[0])

@@ -379,7 +379,6 @@ def _torch_shape(layer: Model, kind: str, leaf: str, slot: TensorSlot) -> Shape:
 
 
 def _join_slots(layers: list[LayerTensors], joined: Mapping[str, Target]) -> list[LayerTensors]:
-    """Return the layers with the slots that ``joined`` names made one."""
     slots = {name: slot for layer in layers for slot in layer.slots for name in slot.parts[0].names}
     made, used = list[LayerTensors](), set[TensorSlot]()
     for torch_name, target in joined.items():

@@ -385,7 +385,6 @@ _PIECES = re.compile(r"\d+|[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def _words(label: Path) -> tuple[list[str], tuple[int, ...]]:
-    """Return the words in a name, sorted, and the numbers in it."""
     pieces = [piece for segment in label for piece in _PIECES.findall(segment)]
     return (
         sorted(piece.lower() for piece in pieces if not piece.isdigit()),
