@@ -184,7 +184,6 @@ def _borrowers() -> set[str]:
 
 
 def _owners(value: object) -> set[str]:
-    """Return the packages that a module, a class with its bases, or a function is of."""
     if isinstance(value, ModuleType):
         return {_top(value.__name__)}
     if isinstance(value, type):
@@ -346,7 +345,6 @@ def described(made: object) -> str:
 
 
 def _is_kind(name: str, side: str, made: Any) -> bool:
-    """Tell whether a builder has made an object of its kind."""
     match name:
         case "model":
             layers: Any = sys.modules[side].nn
@@ -516,7 +514,6 @@ def flatten_outputs(framework: Framework, output: object, names: Sequence[str]) 
 
 
 def _leaves(framework: Framework, output: object, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the tensors of a nested output with their paths."""
     if isinstance(output, Mapping | tuple | list):
         fields = getattr(output, "_fields", range(len(output)))  # a namedtuple's have names
         items = output.items() if isinstance(output, Mapping) else zip(fields, output, strict=True)

@@ -296,9 +296,24 @@ class PaddleSide(FrameworkSide):
         """Keep the values: Paddle's model runs last, so that nothing needs their memory."""
         return lambda _: None
 
-    def recording(self, *, gradient: bool) -> AbstractContextManager[object]:
-        """Return ``paddle.set_grad_enabled``; sampling of images is done so that its backward does not end the process."""
-        return _recorded(self.paddle, gradient=gradient)
+    @contextmanager
+    def recording(self, *, gradient: bool) -> Iterator[None]:
+        """Record for backward or not, with a gradient of every image that is sampled where a grid takes one.
+
+        Without one Paddle's kernel writes to no tensor, and the process dies (3.3.1).
+        """
+        operators = self.paddle._C_ops  # noqa: SLF001
+        original = operators.grid_sample
+
+        def grid_sample(x: Tensor, grid: Tensor, *args: object, **kwargs: object) -> object:
+            if x.stop_gradient and not grid.stop_gradient:
+                x = x.detach()
+                x.stop_gradient = False
+            return original(x, grid, *args, **kwargs)
+
+        sampled = grid_sample if gradient else original
+        with self.paddle.set_grad_enabled(gradient), attributes(operators, grid_sample=sampled):
+            yield
 
     def hand_over(self, parameter: Tensor, take: Callable[[Array], None]) -> Callable[[], None]:
         """Register a hook that takes the gradient and sets ``grad`` to None; Paddle removes none: an ended one does nothing."""
@@ -355,23 +370,3 @@ def name_alike(layer: Model, made: Model) -> None:
     """Give the parameters of a Paddle layer's copy the names that the layer's have: rules of optimizers read them."""
     for one, other in zip(layer.parameters(), made.parameters(), strict=True):
         other.name = one.name
-
-
-@contextmanager
-def _recorded(paddle: ModuleType, *, gradient: bool) -> Iterator[None]:
-    """Record for backward or not, with a gradient of every image that is sampled where a grid takes one.
-
-    Without one Paddle's kernel writes to no tensor, and the process dies (3.3.1).
-    """
-    operators = paddle._C_ops  # noqa: SLF001
-    original = operators.grid_sample
-
-    def grid_sample(x: Tensor, grid: Tensor, *args: object, **kwargs: object) -> object:
-        if x.stop_gradient and not grid.stop_gradient:
-            x = x.detach()
-            x.stop_gradient = False
-        return original(x, grid, *args, **kwargs)
-
-    sampled = grid_sample if gradient else original
-    with paddle.set_grad_enabled(gradient), attributes(operators, grid_sample=sampled):
-        yield
