@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tipchain.commands.options import add_options, add_report_arguments, add_tolerance, check_targets, chosen_tolerance
 from tipchain.core.files import local_time
 from tipchain.errors import UsageError
-from tipchain.modes import LATEST, STAGES, parse_stages
+from tipchain.modes import LATEST, STAGES, dump_name, parse_stages
 
 if TYPE_CHECKING:
     from tipchain.numbers.tolerance import Tolerance
@@ -57,8 +57,7 @@ def run(args: argparse.Namespace) -> int:
 def _judge_again(args: argparse.Namespace, run: Path, tolerance: Tolerance | None) -> RunReport:
     """Return the report of a run's dumps by the case's tolerances, or by ``tolerance`` for every tensor."""
     from tipchain.core.machine import installed_versions
-    from tipchain.parity.align import present_stages
-    from tipchain.parity.case import load_case
+    from tipchain.parity.case import SIDES, load_case
     from tipchain.parity.stages.judging import Rules, case_of, judge_stage
     from tipchain.report.model import RunReport, rediagnose
 
@@ -66,7 +65,8 @@ def _judge_again(args: argparse.Namespace, run: Path, tolerance: Tolerance | Non
     folder = run / LATEST if (run / LATEST).is_dir() else run
     if not folder.is_dir():
         raise UsageError(f"no such folder: {folder}\n  expected: a run's folder, or one with dumps")
-    stages = parse_stages(args.stages) if args.stages else present_stages(folder, STAGES)
+    stages = parse_stages(args.stages) if args.stages else ()
+    stages = stages or tuple(one for one in STAGES if any((folder / dump_name(one, side)).is_file() for side in SIDES))
     if not stages:
         raise UsageError(f"{folder} has no dumps\n  expected: forward_torch.npy, forward_paddle.npy and the like")
     path = args.case or case_of(folder)

@@ -496,11 +496,6 @@ def _judge(request: AlignRequest, stage: str, sides: Sequence[RecordingSide], ru
     return judge_stage(stage, request.folder, rules)
 
 
-def present_stages(folder: Path, stages: Sequence[str]) -> tuple[str, ...]:
-    """Return those of ``stages`` of which ``folder`` has at least one dump."""
-    return tuple(stage for stage in stages if any((folder / dump_name(stage, side)).is_file() for side in SIDES))
-
-
 def check_dumps(dumps: Mapping[str, Path], stages: Sequence[str]) -> None:
     """Refuse dumps that cannot serve: a missing path, one file for several stages, no dump, another side's.
 

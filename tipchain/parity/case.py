@@ -227,13 +227,6 @@ class Case:
     variant: str = ""
     reseed: int = 0
 
-    def reseeded(self, by: int) -> Case:
-        """Return the case with ``by`` added to its seed and to those of weights and fake inputs, in overrides too."""
-        if not by:
-            return self
-        overrides = {stage: _reseeded(one, by) for stage, one in self.overrides.items()}
-        return replace(_reseeded(self, by), seed=self.seed + by, overrides=overrides, reseed=self.reseed + by)
-
     def for_stage(self, stage: str) -> Case:
         """Return the case as ``stage`` sees it: itself, or with overrides applied, the same one for all stages that have equal ones."""
         override = self.overrides.get(stage)
@@ -322,7 +315,17 @@ def read_inputs(reader: Reader, stages: Sequence[str]) -> Mapping[str, InputSpec
 
 def _read_one(inputs: Reader, name: str) -> InputSpec:
     one = inputs.mapping(name)
-    shapes = _shapes(one)
+    if "shapes" in one.data:
+        shapes = one.read("shapes", list[Shape], "e.g. [[4, 3, 224, 224], [1, 3, 256, 256]]")
+        if "shape" in one.data:
+            expected = "one of them; the first of shapes is the usual one"
+            raise one.error("shape", "stands beside shapes", expected=expected)
+        if not shapes:
+            raise one.error("shapes", "is empty", expected="e.g. [[4, 3, 224, 224], [1, 3, 256, 256]]")
+        if len(set(shapes)) < len(shapes):
+            raise one.error("shapes", "names a shape twice", found=[*map(list, shapes)], expected="different shapes")
+    else:
+        shapes = [one.read("shape", Shape, SHAPE)]
     dtype = one.choice("dtype", DTYPES, default="float32")
     values = one.choice("values", FLOATS, default="normal")
     if values != "normal" and not dtype.startswith("float"):
@@ -333,7 +336,7 @@ def _read_one(inputs: Reader, name: str) -> InputSpec:
     spec = InputSpec(
         name=name,
         shape=shapes[0],
-        shapes=shapes,
+        shapes=tuple(shapes),
         dtype=dtype,
         seed=one.read("seed", Natural, default=list(inputs.data).index(name)),
         low=low,
@@ -342,20 +345,6 @@ def _read_one(inputs: Reader, name: str) -> InputSpec:
     )
     one.done()
     return spec
-
-
-def _shapes(one: Reader) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes that an input is tried with, from ``shape`` or ``shapes``."""
-    if "shapes" not in one.data:
-        return (one.read("shape", Shape, SHAPE),)
-    found = one.read("shapes", list[Shape], "e.g. [[4, 3, 224, 224], [1, 3, 256, 256]]")
-    if "shape" in one.data:
-        raise one.error("shape", "stands beside shapes", expected="one of them; the first of shapes is the usual one")
-    if not found:
-        raise one.error("shapes", "is empty", expected="e.g. [[4, 3, 224, 224], [1, 3, 256, 256]]")
-    if len(set(found)) < len(found):
-        raise one.error("shapes", "names a shape twice", found=[*map(list, found)], expected="different shapes")
-    return tuple(found)
 
 
 def load_case(path: str | Path, reseed: int = 0) -> Case:
@@ -378,7 +367,14 @@ def load_case(path: str | Path, reseed: int = 0) -> Case:
             expected="a YAML file such as configs/alexnet.yaml",
         )
     reader = load_yaml(file)
-    root = _root(reader, file)
+    # That of ``--root``, else ``root:``, seen from the file, else the found one.
+    root, given = find_root(file), reader.read("root", str, default=None)
+    if given is not None and not os.environ.get(ROOT_VARIABLE):
+        root = (file.resolve().parent / given).resolve()
+        if not root.is_dir():
+            raise reader.error(
+                "root", "is no folder", found=given, expected="the project's folder, seen from this file"
+            )
     stages = _stages(reader)
     name: str = reader.read("id", str)
     if not name or name.startswith(".") or any(sign in name for sign in "/\\\0 \n"):
@@ -415,18 +411,10 @@ def load_case(path: str | Path, reseed: int = 0) -> Case:
         seed=reader.read("seed", Natural, default=0),
     )
     reader.done()
-    return case.reseeded(reseed)
-
-
-def _root(reader: Reader, file: Path) -> Path:
-    """Return the start of paths and imports: that of ``--root``, else ``root:``, seen from the file, else the found one."""
-    given = reader.read("root", str, default=None)
-    if given is None or os.environ.get(ROOT_VARIABLE):
-        return find_root(file)
-    root: Path = (file.resolve().parent / given).resolve()
-    if not root.is_dir():
-        raise reader.error("root", "is no folder", found=given, expected="the project's folder, seen from this file")
-    return root
+    if not reseed:
+        return case
+    overrides = {stage: _reseeded(one, reseed) for stage, one in case.overrides.items()}
+    return replace(_reseeded(case, reseed), seed=case.seed + reseed, overrides=overrides, reseed=case.reseed + reseed)
 
 
 def _stages(reader: Reader) -> tuple[str, ...]:

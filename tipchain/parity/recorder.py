@@ -239,6 +239,8 @@ class RecordingSide:
             return
         spec = self.log.with_suffix(".json")
         spec.write_text(json.dumps(as_json(self.job)))
+        files = {Path(needs.weights) for needs in job.needs.values() if needs.weights}
+        large = any(path.is_file() and path.stat().st_size >= LARGE_WEIGHTS for path in files)
         reading, writing = os.pipe()
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
@@ -248,7 +250,14 @@ class RecordingSide:
                 stderr=subprocess.STDOUT,
                 pass_fds=(writing,),
                 start_new_session=True,
-                env=_environment(self.job),
+                env={
+                    **({"GLIBC_TUNABLES": LARGE_BLOCKS} if large else {}),
+                    **model_environment(),
+                    **dict.fromkeys(THREADS, str(job.threads)),  # equal on both sides, and TF32 off
+                    "NVIDIA_TF32_OVERRIDE": "0",
+                    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+                    "PYTHONUNBUFFERED": "1",
+                },
             )
         os.close(writing)
         self.events = os.fdopen(reading, "rb")
@@ -331,20 +340,6 @@ def model_environment() -> dict[str, str]:
     """
     kept = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
     return {**kept, **paddle_kernels(), **os.environ}
-
-
-def _environment(job: RecordingJob) -> dict[str, str]:
-    """Return the recorder's environment: equal threads on both sides, TF32 off, large pages for a large model."""
-    files = {Path(needs.weights) for needs in job.needs.values() if needs.weights}
-    large = any(path.is_file() and path.stat().st_size >= LARGE_WEIGHTS for path in files)
-    return {
-        **({"GLIBC_TUNABLES": LARGE_BLOCKS} if large else {}),
-        **model_environment(),
-        **dict.fromkeys(THREADS, str(job.threads)),
-        "NVIDIA_TF32_OVERRIDE": "0",
-        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
-        "PYTHONUNBUFFERED": "1",
-    }
 
 
 def listen(sides: Sequence[RecordingSide]) -> None:

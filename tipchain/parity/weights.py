@@ -375,7 +375,6 @@ def keys_of(case: Case, train_data: Path) -> dict[str, str]:
 
 
 def _identity(case: Case, side: str) -> list[Json] | None:
-    """Return the name below the root and the checksum of a side's own weight file, if the case names one."""
     path: Path | None = getattr(case.weights, side)
     try:
         return [os.path.relpath(path, case.root), sha256_of(path)] if path else None

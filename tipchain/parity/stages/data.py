@@ -41,7 +41,6 @@ def read_batches(
 
 
 def _files(record: Record) -> list[str] | None:
-    """Return the names of the files that a side left beside its dump, or None where it left none."""
     names = details(record).get("files")
     return [str(name) for name in names] if isinstance(names, list) else None
 

@@ -135,7 +135,6 @@ def is_listed(name: str, listed: Iterable[str]) -> bool:
 
 
 def _operators(tree: object) -> Iterable[str]:
-    """Yield the names of Paddle's operators (dialect 1) in a serialized program, in order."""
     if isinstance(tree, dict):
         name = tree.get("#")
         if isinstance(name, str) and name.startswith("1.") and "I" in tree:

@@ -33,7 +33,6 @@ def record(bench: Bench) -> Recording:
 
 
 def _run(bench: Bench, output: Nested, args: Options) -> dict[str, Array]:
-    """Return value and gradients of the loss that ``args`` build."""
     framework = bench.framework
 
     def leaf(value: object) -> Nested:

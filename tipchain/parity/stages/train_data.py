@@ -104,7 +104,6 @@ def _batch_size(bench: Bench) -> int:
 
 
 def _spread(length: int, wanted: int) -> list[int]:
-    """Return at most ``wanted`` sample numbers below ``length``, evenly spread."""
     return sorted({number * length // min(wanted, length) for number in range(min(wanted, length))})
 
 
