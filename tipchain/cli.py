@@ -85,7 +85,6 @@ def _table(rows: Mapping[str, str]) -> list[str]:
 
 
 def _help(names: Sequence[str]) -> int:
-    """Print the purposes of a group's commands, or the help of a command; without a name the overview."""
     if not names:
         print(_overview())
     for name in names:

@@ -107,7 +107,6 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _rebaseline(args: argparse.Namespace) -> int:
-    """Show both bundles side by side, and put the new one in the old one's place if there is a reason to."""
     from filelock import FileLock, Timeout
 
     from tipchain.bundle.moving import NEW, changed_facts, changed_stages, replace_bundle, work_folder

@@ -65,7 +65,6 @@ def _place(args: argparse.Namespace) -> HistoryPlace:
 
 @contextmanager
 def _reading(args: argparse.Namespace) -> Iterator[tuple[Session, Path]]:
-    """Yield a session of the history, and the project's folder."""
     from tipchain.history.store import History
 
     place = _place(args)

@@ -41,7 +41,13 @@ def file_rows(one: Linted, *, color: bool, width: int, verbose: bool) -> list[st
         lines += in_rows(clean(f"{say(line.meaning)}{use}"), width, " " * 9)
     lines += [""] if one.lines else []
     found = [one for one in one.found if verbose or _is_wrong(one)]
-    lines += [row for finding in found for row in _finding_rows(one, finding, color, width)]
+    for each in found:
+        finding = each.finding
+        place = clean(f"{one.file}:{finding.line}" if finding.line else one.file)
+        word = say(f"{finding.severity}: ")
+        first, *rest = in_rows(f"{place}: {word}{clean(_said(one, each))} [{finding.code}]", width, rest=INDENT)
+        painted = paint(word.rstrip(), COLORS[finding.severity], color)
+        lines += [first.replace(f"{place}: {word.rstrip()}", f"{place}: {painted}", 1), *rest]
     return [*lines, ""] if found else lines
 
 
@@ -59,7 +65,6 @@ def summary_line(files: Sequence[Linted], *, strict: bool = False, verbose: bool
 
 
 def _said(one: Linted, found: Found) -> str:
-    """Return a finding in the reader's language."""
     finding, modes = found.finding, set(found.modes)
     key = f"{finding.key}: " if finding.key else ""
     trained = {name for name in one.modes if Mode(name).trains}
@@ -71,15 +76,6 @@ def _said(one: Linted, found: Found) -> str:
     elif modes == set(one.modes) - trained:
         where = " (in the modes that do not train)"
     return f"{key}{say(finding.message)}{say(where)}"
-
-
-def _finding_rows(one: Linted, found: Found, color: bool, width: int) -> list[str]:
-    finding = found.finding
-    place = clean(f"{one.file}:{finding.line}" if finding.line else one.file)
-    word = say(f"{finding.severity}: ")
-    first, *rest = in_rows(f"{place}: {word}{clean(_said(one, found))} [{finding.code}]", width, rest=INDENT)
-    painted = paint(word.rstrip(), COLORS[finding.severity], color)
-    return [first.replace(f"{place}: {word.rstrip()}", f"{place}: {painted}", 1), *rest]
 
 
 def _as_json(one: Linted) -> dict[str, object]:

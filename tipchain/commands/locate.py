@@ -8,15 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from tipchain.commands.options import (
-    add_html,
-    add_json,
-    add_mode,
-    add_options,
-    add_timeout,
-    add_verbosity,
-    write_document,
-)
+from tipchain.commands.options import add_json, add_mode, add_options, add_timeout, add_verbosity, write_document
 from tipchain.core.files import check_writable, writing
 from tipchain.core.json_text import JsonObject
 from tipchain.core.language import fold, say, terminal_width
@@ -51,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="do not look for why it differs; list how far each layer is off by itself",
     )
-    add_html(parser)
+    add_options(parser, html="write the report as one HTML file")
     add_options(parser, within="begin nothing new after this (60s, 5m): what was found is told")
 
 

@@ -26,8 +26,6 @@ METHODS = ("mean", "min", "max", "all")
 
 
 class _Help(argparse.HelpFormatter):
-    """Help in the reader's language."""
-
     def start_section(self, heading: str | None) -> None:
         super().start_section(say(heading or ""))
 
@@ -59,8 +57,6 @@ class _Help(argparse.HelpFormatter):
 
 
 class _Short(argparse.Action):
-    """Prints the short help, and ends the program."""
-
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         """Print it."""
         assert isinstance(parser, Parser)
@@ -219,16 +215,11 @@ def add_json(parser: argparse._ActionsContainer, what: str) -> None:
     parser.add_argument("--json", metavar="FILE|-", help=f"write {what} as JSON; - is standard output")
 
 
-def add_html(parser: argparse._ActionsContainer, what: str = "the report") -> None:
-    """Declare ``--html FILE``."""
-    parser.add_argument("--html", type=Path, metavar="FILE", help=f"write {what} as one HTML file")
-
-
 def add_report_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare where the report of a run goes, and how much of it is shown."""
     add_json(parser, "the report")
     parser.add_argument("--junit", metavar="FILE|-", help="write the report as JUnit XML; - is standard output")
-    add_html(parser, "the report (of a failed run: always, into its folder)")
+    add_options(parser, html="write the report (of a failed run: always, into its folder) as one HTML file")
     parser.add_argument(
         "--github",
         action="store_true",
@@ -343,6 +334,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "(default: $TIPCHAIN_DATABASE, else .tipchain/history.sqlite in the project)",
     },
     "device": {"default": "cpu", "metavar": "DEVICE", "help": "cpu, gpu or gpu:N (default cpu)"},
+    "html": {"type": Path, "metavar": "FILE"},
     "lang": {"choices": LANGUAGES, "help": "language of what is shown (default: that of the locale)"},
     "names": {
         "type": Path,

@@ -134,7 +134,6 @@ def _outdated(case: Case, mode: Mode, stage: str, latest: Path) -> list[str]:
 
 
 def _entries(case: Case, out: Path, states: Mapping[str, str], spelling: str) -> Entries:
-    """Return the archive's contents, by name."""
     from tipchain.numbers.dumps import meta_path
     from tipchain.parity.case import BUILDERS
 
@@ -179,7 +178,6 @@ def _chain_files(case: Case, out: Path) -> Entries:
 
 
 def _manifest(case: Case, mode: Mode, latest: Path, states: Mapping[str, str], entries: Entries) -> str:
-    """Return the archive's description of itself, as JSON."""
     from tipchain import __version__
     from tipchain.core.machine import installed_versions
     from tipchain.numbers.dumps import load_record

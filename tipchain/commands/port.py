@@ -114,7 +114,6 @@ def _table(converted: Mapping[str, ConvertedModule], out: Path, report: RunRepor
 
 
 def _verdict(file: Path, report: RunReport) -> str:
-    """Return what a report tells of a file."""
     from tipchain.port.mending import error_of
     from tipchain.port.rewrites import RAISED
 

@@ -97,7 +97,6 @@ def as_comment(text: str) -> str:
 
 
 def _without_claims(text: str) -> str:
-    """Return a text in one line, without a scraper's words."""
     return CLAIM.sub(lambda match: match[0].rstrip() + "_", " ".join(text.splitlines()))
 
 
@@ -288,7 +287,6 @@ def _run(plan: Plan, folder: Path, args: argparse.Namespace) -> int:
 
 
 def _with_problem(report: RunReport, file: str, problem: str) -> RunReport:
-    """Return ``report`` with an ERROR about a file of the run that could not be written."""
     if not problem:
         return report
     from tipchain.numbers.verdicts import Verdict

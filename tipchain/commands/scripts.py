@@ -88,7 +88,6 @@ def align_rates(argv: Sequence[str] | None = None) -> int:
 
 
 def _script(description: str, case: Path, argv: Sequence[str] | None, act: Callable[[argparse.Namespace], int]) -> int:
-    """Do a script's work with the options of ``tipchain align``; return the exit code."""
     from tipchain.core.guard import guarded
 
     def work() -> int:
