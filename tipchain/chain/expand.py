@@ -31,8 +31,6 @@ class TrainingRun(NamedTuple):
 
 
 class _Trainings(Expansion):
-    """A plan with trainings and their successors."""
-
     def __init__(self, spec: ChainSpec, params: str, options: Options) -> None:
         super().__init__(spec, params, options)
         # The device that the leg's last inference was on, as the file has it.

@@ -66,22 +66,20 @@ def find_gpus() -> Gpus:
     files = sorted(DEVICES.glob("nvidia[0-9]*"), key=lambda path: (len(path.name), path.name))
     if not files:
         return Gpus(trouble=f"no usable GPU on this machine (no {DEVICES}/nvidia0)")
-    program = shutil.which("nvidia-smi")
-    gpus = _listed(program) if program else Gpus(numbers=tuple(file.name.removeprefix("nvidia") for file in files))
+    if program := shutil.which("nvidia-smi"):
+        try:
+            done = subprocess.run([program, "-L"], capture_output=True, text=True, timeout=30, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return Gpus(trouble=f"no usable GPU on this machine (nvidia-smi: {error})")
+        if done.returncode != 0 or "GPU" not in done.stdout:
+            return Gpus(trouble=f"no usable GPU on this machine (nvidia-smi exits {done.returncode})")
+        gpus = parse_listing(done.stdout)
+    else:
+        gpus = Gpus(numbers=tuple(file.name.removeprefix("nvidia") for file in files))
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if not gpus.trouble and visible is not None and visible.strip() in HIDDEN:
+    if visible is not None and visible.strip() in HIDDEN:
         return Gpus(trouble=f"no usable GPU here (CUDA_VISIBLE_DEVICES is {visible.strip() or 'empty'})")
     return gpus
-
-
-def _listed(program: str) -> Gpus:
-    try:
-        done = subprocess.run([program, "-L"], capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Gpus(trouble=f"no usable GPU on this machine (nvidia-smi: {error})")
-    if done.returncode != 0 or "GPU" not in done.stdout:
-        return Gpus(trouble=f"no usable GPU on this machine (nvidia-smi exits {done.returncode})")
-    return parse_listing(done.stdout)
 
 
 def parse_listing(text: str) -> Gpus:

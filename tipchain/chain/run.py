@@ -62,14 +62,6 @@ class _Pass(NamedTuple):
     entry: StoreEntry
 
 
-class _Inputs(NamedTuple):
-    """The inputs of a command that starts: the key of its call, the marks of files, and the files of each folder."""
-
-    key: str
-    files: Mapping[str, str]
-    folders: Mapping[str, Listing]
-
-
 class Journal:
     """The journal of one run. Its methods may be called from several threads at once.
 
@@ -83,7 +75,7 @@ class Journal:
         self.problem = ""
         self._lock = threading.Lock()
         self._marks: dict[tuple[str, Stamp], str] = {}  # a file whose state is unchanged is read once
-        self._before: dict[str, _Inputs] = {}
+        self._before: dict[str, tuple[str, dict[str, str], dict[str, Listing]]] = {}
         # Commands whose latest attempt passed, by id.
         passes: dict[str, _Pass] = {}
         for line in _lines(self.path):
@@ -113,9 +105,8 @@ class Journal:
                     folders[name] = listing(path, LISTED)
             elif found := next((one for one in (name, name + _STEM_OF) if stamp(place.root / one)), ""):
                 files[found] = self._look(str(place.root / found), "content")
-        inputs = _Inputs(key=key, files=files, folders=folders)
         with self._lock:
-            self._before[command.id] = inputs
+            self._before[command.id] = key, files, folders
             _forget(self._passed, command.id)
         self._append({"started": command.id})
 
@@ -127,8 +118,8 @@ class Journal:
         with self._lock:
             before = self._before.pop(result.command.id, None)
         if result.outcome is Outcome.PASS and before is not None:
-            marks = dict(before.files)
-            for path, files in before.folders.items():
+            key, marks, folders = before
+            for path, files in folders.items():
                 # What the command has put there (a cache, a log) is no change of what it read.
                 later = listing(place.root / path, LISTED)
                 marks[path] = f"listing {digest(later if files.items() <= later.items() else files)}"
@@ -136,7 +127,7 @@ class Journal:
             if any(one.in_log for one in result.command.leaves):
                 leaves.append(os.path.relpath(place.run / result.log, place.root))
             artifacts = {path: mark(str(place.root / path), "time") for path in leaves}
-            line["entry"] = as_json(StoreEntry(key=before.key, files=artifacts, rests_on=marks))
+            line["entry"] = as_json(StoreEntry(key=key, files=artifacts, rests_on=marks))
         self._append(line, whole=True)
 
     def finished(self, command: Command, place: Place) -> Result | None:
@@ -367,8 +358,6 @@ def run_plan(
 
 
 class _Runner:
-    """A run that goes on."""
-
     def __init__(
         self, schedule: Schedule, place: Place, observer: Observer, leases: Leases, record: Journal | None
     ) -> None:
