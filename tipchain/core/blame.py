@@ -106,7 +106,6 @@ def users_fault(error: BaseException) -> str | None:
 
 
 def _frames(error: BaseException) -> list[tuple[FrameType, str]]:
-    """Return the frames on the way to an error, each with its ``file:line``."""
     return [(frame, f"{frame.f_code.co_filename}:{line}") for frame, line in traceback.walk_tb(error.__traceback__)]
 
 

@@ -113,7 +113,6 @@ def _in_order(kind: Setting, value: Json) -> Json:
 
 @cache
 def _named_tuple(kind: Setting) -> Setting:
-    """Return the named tuple that a type is, or has inside; None where there is none."""
     return next((one for one in (kind, *get_args(kind)) if hasattr(one, "_field_defaults")), None)
 
 
@@ -122,7 +121,6 @@ _PLAIN = {NoneType, str, int, bool}
 
 @cache
 def _names_of(kind: Setting) -> tuple[str, ...]:
-    """Return the field names of a dataclass, a named tuple or a msgspec.Struct, () of others."""
     if not hasattr(kind, "__dataclass_fields__"):
         return getattr(kind, "__struct_fields__", getattr(kind, "_fields", ()))
     from dataclasses import fields  # plans are faster without it

@@ -218,7 +218,6 @@ def _is_another(message: str, match: re.Match[str]) -> bool:
 
 
 def _beside(left: str, right: str) -> str:
-    """Return two texts side by side, with a blank between Chinese and Latin characters."""
     one, other = left.rstrip(" "), right.lstrip(" ")
     if not one or not other:
         return left + right

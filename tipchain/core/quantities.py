@@ -1,4 +1,4 @@
-"""Numbers that people write: sizes, durations, scalars of JSON and of options."""
+"""Numbers with a unit: the kinds of a command's figures; times and sizes as people write them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def figure_kind(name: str) -> FigureKind:
     return FigureKind.TIME if name == "seconds" or name.endswith(("_s", "_ms")) else FigureKind.METRIC
 
 
-# Times and sizes as people write them: ``90s``, ``30m``, ``2h``, ``1.5h``, ``2h 30m``, ``512MiB``, ``4GiB``.
+# Times and sizes: ``90s``, ``30m``, ``2h``, ``1.5h``, ``2h 30m``, ``512MiB``, ``4GiB``.
 
 
 SECONDS: Mapping[str, float] = {"s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -107,7 +107,7 @@ def load_yaml(path: Path, what: str = "a case") -> Reader:
     return Reader(path, data, lines)
 
 
-def _check_extent(depth: int, count: int, file: Path, mark: yaml.Mark) -> None:
+def _check_extent(depth: int, count: int, file: Path, mark: Json) -> None:
     if depth > MAX_DEPTH:
         raise InputError("is nested too deeply", file=file, line=mark.line + 1, expected=f"at most {MAX_DEPTH} levels")
     if count > MAX_NODES:

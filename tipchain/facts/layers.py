@@ -226,7 +226,6 @@ def _softmax_axis(layer: object, shape: Shape | None) -> object:
 
 
 def _dropped(layer: object, _shape: Shape | None) -> object:
-    """Return the unit that a dropout drops: single elements or channels."""
     if not _named(layer, "Dropout"):
         return "channels"
     axis = plain(getattr(layer, "axis", None))

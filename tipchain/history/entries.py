@@ -74,7 +74,6 @@ def _latest(session: Session, query: sa.Select[Entry], limit: int | None) -> lis
 
 
 def _read(session: Session, query: sa.Select[Entry]) -> list[Entry]:
-    """Return entries with how many of their items ended how."""
     entries = {one.row: one for one in session.scalars(query)}
     for one in entries.values():
         one.counts, one.shares = {}, ()

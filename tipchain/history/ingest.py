@@ -130,7 +130,6 @@ def _night_source(night: Night) -> IngestSource:
 
 
 def _where(facts: JsonObject) -> dict[str, Json]:
-    """Return the commit, the machine and its class, and the rest of an environment."""
     texts = flat_facts(facts)
     commit, machine = texts.pop("commit", ""), texts.pop("machine", "")
     known = [f"{name} {texts[name]}" for name in ("processor", "cores", "gpus") if texts.get(name)]

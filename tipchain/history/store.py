@@ -135,7 +135,6 @@ def make_tables(engine: Engine, file: Path | None) -> None:
 
 
 def _has_tables(connection: Connection) -> bool:
-    """Tell whether a database has our tables, of this version."""
     names = sa.inspect(connection).get_table_names()
     if TablesVersion.__tablename__ not in names:
         if Entry.__tablename__ in names:

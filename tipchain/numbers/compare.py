@@ -202,7 +202,6 @@ def _name(dtype: np.dtype[np.generic]) -> str:
 
 
 def _needs_long(dtype: np.dtype[np.generic]) -> bool:
-    """Tell whether float64 does not hold every value of a dtype."""
     return dtype.char in "gG" or (dtype.kind in "iu" and dtype.itemsize > 4)
 
 
@@ -276,17 +275,14 @@ class _Scan:
         self.size = max(self.size, float(np.maximum.reduce(size)))
         if self.least:  # nothing is smaller than 0
             self.least = min(self.least, _float_above(np.minimum.reduce(gap)))
-        if largest:
-            self.needed = max(self.needed, self._needed(gap, size) if self.rtol else largest)
-
-    def _needed(self, gap: Array, size: Array) -> float:
-        """Return the smallest atol with which every element of a piece without NaN passes."""
-        needed = _float_above(np.maximum.reduce(gap - self.rtol * size))
-        if isnan(needed):  # infinite less infinite, or 0 times an rtol that is infinite in float32
-            wide = gap.astype(np.longdouble) - np.longdouble(self.rtol) * size
-            # Where the reference is 0, rtol allows nothing, however large it is.
-            needed = _float_above(np.where(np.isinf(gap), inf, np.where(np.isnan(wide), gap, wide)).max())
-        return needed
+        needed = largest  # the smallest atol with which every element passes
+        if largest and self.rtol:
+            needed = _float_above(np.maximum.reduce(gap - self.rtol * size))
+            if isnan(needed):  # infinite less infinite, or 0 times an rtol that is infinite in float32
+                wide = gap.astype(np.longdouble) - np.longdouble(self.rtol) * size
+                # Where the reference is 0, rtol allows nothing, however large it is.
+                needed = _float_above(np.where(np.isinf(gap), inf, np.where(np.isnan(wide), gap, wide)).max())
+        self.needed = max(self.needed, needed)
 
     def _careful_piece(self, e: Array, a: Array, start: int) -> None:
         """Gather a piece that may hold NaN or Inf, or that is complex."""

@@ -48,7 +48,6 @@ SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
 
 
 def _row(name: str) -> LayerKind | None:
-    """Return the table's row of a class, by torch's name or Paddle's in any capitals."""
     return next((one for one in KINDS for side in one.classes if name.lower() in map(str.lower, side)), None)
 
 
@@ -97,7 +96,10 @@ def of_error(reason: str) -> Iterator[Rewrite]:
     elif "'NoneType' object is not callable" in message or MODULE.search(message):
         yield from _lacking(source, line)
         if module := MODULE.search(message):
-            yield from _importing(source, f"{module[1]}.{module[2]}")
+            name = f"{module[1]}.{module[2]}"
+            with suppress(ImportError):
+                if find_spec(name) is not None:
+                    yield source.replaced(imports={name})
     elif no_tensor := NO_TENSOR.search(message):
         yield from _as_tensor(source, line, no_tensor[1].removeprefix("elementwise_"), int(no_tensor[2]))
     elif "cast to ParamAttr" in message:
@@ -159,7 +161,6 @@ def _lacking(source: PortFile, line: int) -> Iterator[Rewrite]:
 
 
 def _value(name: str) -> object:
-    """Return what Paddle has under a name; None where it has nothing."""
     module, *rest = name.split(".")
     value: object = import_module(module)
     for one in rest:
@@ -168,7 +169,6 @@ def _value(name: str) -> object:
 
 
 def _tensors(source: PortFile, line: int) -> Iterator[Rewrite]:
-    """Yield a statement that gives a call a tensor for a number."""
     for call in source.nodes(line, ast.Call):
         for argument in call.args:
             yield source.replaced((argument, f"paddle.to_tensor({ast.unparse(argument)})"))
@@ -215,7 +215,6 @@ def _keywords(
 
 
 def _refuses(row: LayerKind, argument: str) -> bool:
-    """Tell whether Paddle's class of a row has no argument of a name."""
     kinds = (_value(f"paddle.nn.{one}") for one in row.classes[1])
     return bool(argument) and all(argument not in signature(one).parameters for one in kinds if isinstance(one, type))
 
@@ -291,13 +290,6 @@ def _attributes_of(kind: type) -> set[str]:
     return {*dir(kind), *(name for text in sources for name in re.findall(r"self\.(\w+)\b[^=\n]*=[^=]", text))}
 
 
-def _importing(source: PortFile, name: str) -> Iterator[Rewrite]:
-    """Yield a file that imports a module of which it reads names, where there is such a module."""
-    with suppress(ImportError):
-        if find_spec(name) is not None:
-            yield source.replaced(imports={name})
-
-
 def _as_tensor(source: PortFile, line: int, function: str, position: int) -> Iterator[Rewrite]:
     """Yield a statement that gives a function, or an operator, a tensor for a number."""
     for node in source.nodes(line, ast.expr):
@@ -345,7 +337,6 @@ def named(source: PortFile) -> Rewrite | None:
 
 
 def _binds_torch(node: ast.AST) -> bool:
-    """Tell whether a node gives the name ``torch`` to something of its own."""
     if isinstance(node, ast.Import | ast.ImportFrom):
         return any((one.asname or one.name.partition(".")[0]) == "torch" for one in node.names)
     name = node.arg if isinstance(node, ast.arg) else node.id if isinstance(node, ast.Name) else ""
@@ -389,17 +380,16 @@ def _passed(source: PortFile, line: int, edit: CodeEdit) -> Iterator[Rewrite]:
     everywhere = [one for one in ast.walk(source.tree) if isinstance(one, ast.Call)]
     here, names = source.nodes(line, ast.Call), dict(edit.arguments).keys()
     have = [one for one in everywhere if names <= {each.arg for each in one.keywords}]
-    taking = [one for one in (*here, *everywhere) if names <= _arguments(_row_of(_made(one), source))]
+    taking = [
+        one
+        for one in (*here, *everywhere)
+        if names <= {each.argument for each in getattr(_row_of(_made(one), source), "properties", ())}
+    ]
     calls = [*(one for one in have if one in here or one in taking), *taking]
     for call in dict.fromkeys(calls) if all(_made(one) != edit.call for one in here) else ():
         spans = arguments_given(source, call, edit)
         if spans is not None:
             yield source.written(spans)
-
-
-def _arguments(row: LayerKind | None) -> set[str]:
-    """Return Paddle's names of a class's arguments."""
-    return {one.argument for one in row.properties} if row is not None else set()
 
 
 def _as_reference(
@@ -423,7 +413,6 @@ def _as_reference(
 
 
 def _targets(statement: ast.stmt) -> str:
-    """Return what a statement makes: its targets as text, or its kind."""
     if isinstance(statement, ast.Assign):
         return " = ".join(map(ast.unparse, statement.targets))
     if isinstance(statement, ast.AugAssign | ast.AnnAssign):

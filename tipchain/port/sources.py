@@ -79,7 +79,6 @@ class Module:
 
 
 def _bound_by(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a statement binds in its own scope."""
     if isinstance(node, Scope):
         yield node.name
         return
@@ -219,7 +218,6 @@ class Sources:
         return None
 
     def _starred(self, module: Module) -> Iterator[Module]:
-        """Yield the user's modules from which a module imports all."""
         for statement in module.tree.body:
             if isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*":
                 base = self.module(module.base(statement))

@@ -19,8 +19,6 @@ from tipchain.report.terminal import mark
 
 @dataclass(slots=True)
 class _Row:
-    """A command that runs, or waits."""
-
     head: str
     name: str
     begin: float

@@ -192,7 +192,6 @@ def render_ending(report: RunReport, *, color: bool = False, width: int = WIDTH)
 
 
 def _headline(report: RunReport) -> tuple[Outcome, str]:
-    """Return the verdict as an outcome and a sentence."""
     read = _of_night if report.chain == NIGHT_KIND else _of_chain if report.results else _of_alignment
     outcome, text = read(report)
     if not report.interrupted:

@@ -150,7 +150,6 @@ def compare_loss_and_backward(
 
 
 def _missing(data: Mapping[object, object], other: Mapping[Any, Any], path: str = "") -> list[str]:
-    """Return the paths in ``data`` that ``other`` lacks."""
     result = []
     for key, value in data.items():
         if key not in other:
