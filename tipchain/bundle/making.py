@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tipchain import __version__
@@ -21,7 +21,6 @@ from tipchain.bundle.manifest import (
     BundledWeights,
     BundleManifest,
     CaseIdentity,
-    StoredBundle,
     open_bundle,
     write_manifest,
 )
@@ -194,10 +193,12 @@ def _copy_prepared(
     return inputs, weights
 
 
-class Reference(StoredBundle):
-    """A bundle that fits the case."""
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A bundle that fits the case: its folder, and its description of itself."""
 
-    __slots__ = ()
+    folder: Path
+    manifest: BundleManifest
 
     @property
     def dumps(self) -> Path:

@@ -135,14 +135,6 @@ class BundleManifest:
         return self.versions.get("torch", "")
 
 
-@dataclass(frozen=True, slots=True)
-class StoredBundle:
-    """A bundle's folder, and its description of itself."""
-
-    folder: Path
-    manifest: BundleManifest
-
-
 def write_manifest(folder: Path, manifest: BundleManifest) -> None:
     """Write the manifest of the bundle in ``folder``.
 

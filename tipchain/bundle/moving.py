@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from math import inf, isnan
 from pathlib import Path
@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from tipchain.bundle.manifest import DUMPS, BundleManifest, StoredBundle
+from tipchain.bundle.manifest import DUMPS, BundleManifest
 from tipchain.core.language import many
 from tipchain.errors import Outcome
 from tipchain.framework_types import Array
@@ -58,14 +58,13 @@ def _facts(manifest: BundleManifest) -> dict[str, str]:
     }
 
 
-def changed_stages(old: StoredBundle, new: StoredBundle) -> dict[str, str]:
+def changed_stages(stages: Iterable[str], old: Path, new: Path) -> dict[str, str]:
     """Return how many arrays of each stage moved, and the largest move.
 
     Raises:
         RecordError: a dump of a bundle cannot be read.
     """
-    stages = dict.fromkeys([*old.manifest.stages, *new.manifest.stages])
-    return {stage: _moved(stage, old.folder / DUMPS, new.folder / DUMPS) for stage in stages if stage not in SOLO}
+    return {stage: _moved(stage, old / DUMPS, new / DUMPS) for stage in stages if stage not in SOLO}
 
 
 def _moved(stage: str, old: Path, new: Path) -> str:

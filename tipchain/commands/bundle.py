@@ -8,16 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from tipchain.bundle.manifest import (
-    BundleManifest,
-    Move,
-    StoredBundle,
-    damages,
-    open_bundle,
-    read_manifest,
-    who,
-    write_manifest,
-)
+from tipchain.bundle.manifest import BundleManifest, Move, damages, open_bundle, read_manifest, who, write_manifest
 from tipchain.commands.options import add_action, add_mode, add_options, add_timeout, check_data_path, run_action
 from tipchain.core.files import local_time
 from tipchain.core.language import escaped, escaped_lines, many, say, table
@@ -129,7 +120,7 @@ def _rebaseline(args: argparse.Namespace) -> int:
             if was.content == now.content:
                 print(say(f"{place}: is as it would be now; nothing to move"))
                 return ExitCode.PASSED
-            stages = changed_stages(StoredBundle(place, was), StoredBundle(args.new, now))
+            stages = changed_stages([*was.stages, *now.stages], place, args.new)
             pairs = {
                 name: " -> ".join(one or say("none") for one in pair) for name, pair in changed_facts(was, now).items()
             }
