@@ -95,26 +95,18 @@ def find_troubles(log: str) -> tuple[LogTrouble, ...]:
     return tuple(sorted(found + unconnected))
 
 
-class Download(NamedTuple):
-    """A file that wget began to write, as it names it, and when, in seconds since the epoch."""
-
-    name: str
-    began: float
-
-
-def unfinished_downloads(log: str) -> tuple[Download, ...]:
-    """Return the files that wget began to write and, by its log, did not get to the end of."""
-    open_: dict[str, Download] = {}
+def unfinished_downloads(log: str) -> dict[str, float]:
+    """Return the files that wget began to write and, by its log, did not get to the end of: by name when, since the epoch."""
+    open_: dict[str, float] = {}
     began = math.inf
     for line in _lines(log):
         if found := BEGAN.match(line):
             began = datetime.fromisoformat(found.group(1)).astimezone().timestamp()
         elif found := SAVING.match(line):
-            name = found["name"].strip(QUOTES)
-            open_[name] = Download(name=name, began=began)
+            open_[found["name"].strip(QUOTES)] = began
         elif found := SAVED.search(line):
             open_.pop(found["name"].strip(QUOTES), None)
-    return tuple(open_.values())
+    return open_
 
 
 def _lines(log: str) -> list[str]:
@@ -296,11 +288,11 @@ def _set_half_made_aside(root: Path, log: Path, ended: float) -> Iterator[str]:
         text = log.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return
-    for download in unfinished_downloads(text):
-        tail = os.path.normpath(download.name)
+    for name, began in unfinished_downloads(text).items():
+        tail = os.path.normpath(name)
         folders = (Path(folder, os.path.basename(tail)) for folder, _, _ in os.walk(root))  # noqa: PTH119
         for path in [one for one in folders if one.is_file() and str(one).endswith(f"/{tail.lstrip('./')}")]:
-            if download.began - TICK_S <= path.stat().st_ctime <= ended + CLOCK_S:
+            if began - TICK_S <= path.stat().st_ctime <= ended + CLOCK_S:
                 aside = path.with_name(f"{path.name}.half-made")
                 path.replace(aside)
                 yield f"{os.path.relpath(path, root)} is half-made; it is called {aside.name} now"
