@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import NamedTuple
 
 import numpy as np
 
@@ -48,19 +47,10 @@ def _files(record: Record) -> list[str] | None:
 # Judge evaluation data sample by sample: one verdict that names the first sample that differs, and in what.
 
 
-class DumpedSample(NamedTuple):
-    """One sample of a dump: its image, or whatever the data set gives; its label; its file or ""; the image's array."""
-
-    image: Array
-    label: Array | None
-    file: str
-    key: str
-
-
-def samples_of(record: Record) -> list[DumpedSample]:
-    """Return the samples of a dump of batches, in order."""
+def samples_of(record: Record) -> list[tuple[Array, Array | None, str, str]]:
+    """Return the samples of a dump of batches in order, each an image (or what it has), label, file or "", and image's array."""
     files = _files(record) or []
-    samples: list[DumpedSample] = []
+    samples: list[tuple[Array, Array | None, str, str]] = []
     for number in range(len(record.arrays)):
         key = f"dataloader_{number}"
         if key not in record.arrays or record.arrays[key].ndim == 0:
@@ -69,7 +59,7 @@ def samples_of(record: Record) -> list[DumpedSample]:
         for row, image in enumerate(images):
             label = labels[row] if labels is not None and labels.ndim and row < len(labels) else None
             file = files[len(samples)] if len(samples) < len(files) else ""
-            samples.append(DumpedSample(image, label, file, key))
+            samples.append((image, label, file, key))
     return samples
 
 

@@ -82,14 +82,6 @@ class Judged:
             notes=(*self.notes, *other.notes),
         )
 
-    def below(self, prefix: str) -> Judged:
-        """Put ``prefix`` before every subject."""
-        return replace(
-            self,
-            verdicts=tuple(replace(verdict, subject=prefix + verdict.subject) for verdict in self.verdicts),
-            tolerances={prefix + subject: tolerance for subject, tolerance in self.tolerances.items()},
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
@@ -270,7 +262,12 @@ def _samples(batches: object) -> Iterator[tuple[int, int, str, object]]:
 def judge_dumps(dumps: Dumps, rules: Rules) -> Judged:
     """Judge the stage that ``dumps`` are of."""
     judged: Judged = import_module(f"tipchain.parity.stages.{dumps.stage}").judge(dumps, rules)
-    return replace(judged.below(f"{dumps.stage}/"), stage=dumps.stage)
+    return Judged(
+        verdicts=tuple(replace(one, subject=f"{dumps.stage}/{one.subject}") for one in judged.verdicts),
+        tolerances={f"{dumps.stage}/{subject}": tolerance for subject, tolerance in judged.tolerances.items()},
+        notes=judged.notes,
+        stage=dumps.stage,
+    )
 
 
 def judge_stage(stage: str, folder: Path, rules: Rules) -> Judged:
