@@ -28,7 +28,7 @@ from tipchain.explain.locate.trace import (
     take_out,
     with_results,
 )
-from tipchain.explain.locate.verdicts import FINE, Closeness, Direction, LayerVerdict, Measured, ratio
+from tipchain.explain.locate.verdicts import FINE, Closeness, Direction, LayerVerdict, Measured
 from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.frameworks.live_models import LiveSide
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGLE
@@ -78,18 +78,17 @@ class Enlarged:
 
     def __init__(self, models: BothModels, pairs: Sequence[CallPair]) -> None:
         self._models, self._pairs = models, pairs
-        calls = [[one.reference for one in pairs], [one.port for one in pairs]]
-        self._keys = [{one.key: pair.reference.key for one, pair in zip(each, pairs, strict=True)} for each in calls]
+        self._keys = [{pair.calls[side].key: pair.reference.key for pair in pairs} for side in (0, 1)]
         self.factors: tuple[dict[str, float], dict[str, float]] = ({}, {})
         self._made: dict[CallKey, Array] = {}
-        self._takes: tuple[dict[CallKey, bool], dict[CallKey, bool]] = ({}, {})
-        self._gives: tuple[dict[CallKey, bool], dict[CallKey, bool]] = ({}, {})
+        self._takes: dict[tuple[int, CallKey], bool] = {}
+        self._gives: dict[tuple[int, CallKey], bool] = {}
         doubles = [(one.side, one.double.whole) for one in models if one.double is not None]
         users = users_of(layer for side, model in doubles for _, layer in side.layers(model))
         self._partners = {
             one.reference.path: one.port.path
             for one in pairs
-            if all(has_own_weight(each.layer, ENLARGING, users) for each in (one.reference, one.port))
+            if all(has_own_weight(each.layer, ENLARGING, users) for each in one.calls)
         }
 
     @contextmanager
@@ -99,27 +98,29 @@ class Enlarged:
         The copy keeps the larger weights. ``known`` are the tensors of the reference's run, which the port's is given.
         """
         side, keys = self._models[number].side, self._keys[number]
-        layers = dict(side.layers(model))
+        layers, (factors, port_factors) = dict(side.layers(model)), self.factors
 
         def flows(value: Nested) -> bool:
             given = take_out(value, side.is_tensor)[1]
             return any(side.takes_gradient(one) and one.is_floating_point() for one in given)
 
         def enter(call: CallKey, given: Nested) -> None:
-            self._takes[number][call] = flows(given)
+            self._takes[number, call] = flows(given)
 
         def leave(call: CallKey, result: Nested) -> Nested:
-            self._gives[number][call] = flows(result)
+            self._gives[number, call] = flows(result)
             key, (path, _) = keys.get(call), call
             if not side.is_tensor(result) or not result.is_floating_point():
                 return None
-            if (
-                not number
-            ):  # from its first call on, be it in a pair or not: the port's has the larger weights in all of them
-                made = self._enlarged(path, layers[path], result)
+            if not number:
+                # From its first call on, be it in a pair or not: the port's has the larger weights in all of them.
+                if path in self._partners and path not in factors and 0 < (size := rms(side.view(result))) < inf:
+                    factors[path] = ENLARGED / size
+                    enlarge(side, layers[path], factors[path])
+                    result = result * factors[path]
                 if key is not None:
-                    self._made[key] = np.array(side.view(made))
-                return made
+                    self._made[key] = np.array(side.view(result))
+                return result
             if key is None:
                 return None
             expected, array = self._made.pop(key, None), side.view(result)
@@ -138,24 +139,11 @@ class Enlarged:
                 side.let_take(one, gradient=False)
                 stack.callback(side.let_take, one, gradient=True)
             stack.enter_context(each_call(side, model, enter, leave))
-            factors, port_factors = self.factors
             for path, other in self._partners.items() if number else ():
                 if path in factors and other not in port_factors:
                     port_factors[other] = factors[path]
                     enlarge(side, layers[other], factors[path])
             yield
-
-    def _enlarged(self, path: str, layer: Model, made: Tensor) -> Tensor:
-        """Return a reference's layer's result, larger the first time; from then its weights are."""
-        side, (factors, _) = self._models[0].side, self.factors
-        if path not in self._partners or path in factors:
-            return made
-        size = rms(side.view(made))
-        if not 0 < size < inf:
-            return made
-        factor = factors[path] = ENLARGED / size
-        enlarge(side, layer, factor)
-        return made * factor
 
     def cut_off(self, trace: Trace) -> tuple[Call, CallPair] | None:
         """Return the port's call whose own code cuts off the gradient of the model's inputs, and the pair behind it.
@@ -164,15 +152,11 @@ class Enlarged:
         """
         calls = {one.key: one for one in trace.calls}
         for pair in self._pairs:
-            keys = pair.reference.key, pair.port.key
-            takes, gives = (
-                [found[key] for found, key in zip(both, keys, strict=True)] for both in (self._takes, self._gives)
-            )
-            if takes == [True, False]:
+            keys = [(side, call.key) for side, call in enumerate(pair.calls)]
+            if [self._takes[key] for key in keys] == [True, False]:
                 around = [*trace.around(calls[pair.port.key])]
-                _, port_takes = self._takes
-                return next((one for one in around if port_takes[one.key]), around[-1]), pair
-            if gives == [True, False]:
+                return next((one for one in around if self._takes[1, one.key]), around[-1]), pair
+            if [self._gives[key] for key in keys] == [True, False]:
                 break
         return None
 
@@ -250,7 +234,7 @@ class CodeJudge:
             for around in self.matching.containers
         )
 
-    def _block_at_fault(self, before: CallPair | None) -> tuple[Call, Call] | None:
+    def _block_at_fault(self, before: CallPair | None) -> Calls | None:
         """Return the innermost container that is given the same in both models and returns something else, before a pair."""
         trace, paired = self.runs.port.trace, {one.port.number for one in self.matching.containers}
         # The port's calls around one layer where the reference has no such call stand for that layer.
@@ -260,13 +244,12 @@ class CodeJudge:
         found = [
             one
             for one in (*self.matching.containers, *wrappers)
-            if (before is None or one.port.number < before.port.number)
-            and (before is None or not holds(trace, one.port, before.port))
-            and self._alike(one) == (True, False)
+            if before is None or (one.port.number < before.port.number and not holds(trace, one.port, before.port))
+            if self._alike(one) == (True, False)
         ]
         inner = [one for one in found if not any(holds(trace, one.port, other.port) for other in found)]
         first = min(inner, key=lambda one: one.port.number, default=None)
-        return None if first is None or first.port.parent is None else (first.reference, first.port)
+        return None if first is None or first.port.parent is None else first.calls
 
     def outputs_apart(self) -> tuple[float, ...]:
         """Return the relative RMS differences in float64 of the outputs that both models have.
@@ -274,10 +257,7 @@ class CodeJudge:
         Inf where another shape stands where the reference has one, be it under another name, and where both have some but none fits.
         """
         ours, theirs = self.runs
-        found = tuple(
-            self.compare.between(ours.values[link.ours], theirs.values[link.theirs], link.layout)
-            for link in self.outputs
-        )
+        found = tuple(self.compare.each(ours.values, theirs.values, self.outputs))
         depths, port_depths = ([name.count(".") for name in run.output_names] for run in self.runs)
         in_place = depths == port_depths and all(link.ours == link.theirs for link in self.outputs)
         if ours.output_names == theirs.output_names or (found and in_place):
@@ -356,21 +336,22 @@ class CodeJudge:
         """
         holders, seen = self._holders(1), set[int]()
         while True:
-            ends, traces = (pair.reference, pair.port), self.runs.traces
-            ours, port = (next(trace.around(call), call) for trace, call in zip(traces, ends, strict=True))
+            ours, port = (
+                next(trace.around(call), call) for trace, call in zip(self.runs.traces, pair.calls, strict=True)
+            )
             calls = ours, port
-            if all(call.inputs for call in ends):
-                given = zip(ends, numbers, strict=True)
+            if all(call.inputs for call in pair.calls):
+                given = zip(pair.calls, numbers, strict=True)
                 expected, actual = (call.inputs[min(number, len(call.inputs) - 1)] for call, number in given)
                 values = expected, actual
-                calls = _, port = self._culprits(values, self._around(ends, values, "inputs"))
+                calls = _, port = self._culprits(values, self._around(pair.calls, values, "inputs"))
             seen.add(pair.port.number)
             around = (port, *self.runs.port.trace.around(port))
             holder = next((holders[one.number] for one in around if one.number in holders), None)
             if holder is None or holder.port.number in seen:
                 return calls
-            links, ends = self.compare.inputs(holder), (holder.reference, holder.port)
-            sizes, port_sizes = ({prod(one.shape) for one in call.inputs} for call in ends)
+            links = self.compare.inputs(holder)
+            sizes, port_sizes = ({prod(one.shape) for one in call.inputs} for call in holder.calls)
             worst = max(links, default=None, key=partial(self._apart, holder))
             differs: tuple[int, int] | None = (0, 0)
             if worst is not None and self._apart(holder, worst) > self.noise:
@@ -383,7 +364,17 @@ class CodeJudge:
 
     def _culprits(self, values: tuple[TracedValue, TracedValue], around: Calls) -> Calls:
         """Return who made two values; ``around`` are the calls whose own code handed them on if a layer that agrees did."""
-        ours, theirs = (self._maker(side, values[side], around[side]) for side in (0, 1))
+
+        def maker(side: int) -> Call:
+            """Return the call that made a value, or that whose code handed it on, where that call agrees."""
+            made = values[side].made_by
+            if made is None or made in {one.calls[side].number for one in self.matching.pairs}:
+                return around[side]
+            holder = self._holders(side).get(made)
+            agrees = holder is not None and self._alike(holder)[1] is not False
+            return around[side] if agrees else self.runs.traces[side].calls[made]
+
+        ours, theirs = maker(0), maker(1)
         (reference, port), (_, value) = self.runs.traces, values
         holders = self._holders(0)
         calls = (ours, *reference.around(ours))
@@ -392,22 +383,12 @@ class CodeJudge:
             return ours, inside  # what the reference makes there, the port does not make, but hands on
         return ours, theirs
 
-    def _maker(self, side: int, value: TracedValue, around: Call) -> Call:
-        """Return the call that made a value; ``around``, whose code handed it on, where that call agrees."""
-        if value.made_by is None:
-            return around
-        known = {(one.port if side else one.reference).number for one in self.matching.pairs}
-        holder = self._holders(side).get(value.made_by)
-        if value.made_by in known or (holder is not None and self._alike(holder)[1] is not False):
-            return around
-        return self.runs.traces[side].calls[value.made_by]
-
     def _holders(self, side: int) -> Mapping[int, CallPair]:
         """Return the pairs of containers by the numbers of a side's calls.
 
         Calls that hold the same layers are paired from the outside in: the innermost of several is the last.
         """
-        return {(one.port if side else one.reference).number: one for one in self.matching.containers}
+        return {one.calls[side].number: one for one in self.matching.containers}
 
     @cached_property
     def roundings(self) -> Mapping[int, float]:
@@ -451,7 +432,7 @@ class CodeJudge:
         """
         models, root = self.models[number], self.runs[number].trace.calls[0]
         side = models.side
-        given = group_by(self._agreeing, lambda one: (one[0].reference, one[0].port)[number].key)
+        given = group_by(self._agreeing, lambda one: one[0].calls[number].key)
 
         def put(pair: CallPair, link: TensorLink, made: Tensor) -> Tensor:
             array = wanted(pair.reference.outputs[link.ours])
@@ -567,7 +548,7 @@ class CodeJudge:
             what = f"hands {receiver} a gradient, the reference none"
         else:
             what = self._handed(receiver, ours, theirs)
-        calls = self._around((pair.reference, pair.port), (ours, theirs), "outputs")
+        calls = self._around(pair.calls, (ours, theirs), "outputs")
         verdict = replace(self._code(calls, far if expected else inf, what), direction="backward")
         if odd or not self._agree_moved(ours, far, SHIFT):
             return [verdict]
@@ -683,7 +664,7 @@ class CodeJudge:
             direction=direction,
             inherited=inherited,
             own=own,
-            ratio=None if worst is None else ratio(worst),
+            ratio=None if worst is None else worst.ratio,
             closeness=closeness,
             method="float64" if self.exact or (worst is not None and worst.exact is not None) else "float32",
             reason=reason,

@@ -274,7 +274,7 @@ class SharedParameters:
         return alike(self._models, tolerance)
 
     def _compare(self, pair: CallPair) -> float | None:
-        calls = tuple(zip(self._models, (pair.reference, pair.port), strict=True))
+        calls = tuple(zip(self._models, pair.calls, strict=True))
         ours, theirs = (one.side.parameter_gradients(call.layer) for one, call in calls)
         weight = self._projected.get(pair.reference.path)
         if ours is None or theirs is None or not (ours or theirs or weight):
@@ -320,11 +320,8 @@ class SharedParameters:
         if pair.whole:
             return {}
         if number not in self._layouts:
-            ours, theirs = (
-                values_of(one.side, call.layer)
-                for one, call in zip(self._models, (pair.reference, pair.port), strict=True)
-            )
-            self._layouts[number] = laid_otherwise(ours, theirs)
+            calls = zip(self._models, pair.calls, strict=True)
+            self._layouts[number] = laid_otherwise(*(values_of(one.side, call.layer) for one, call in calls))
         return self._layouts[number]
 
 
@@ -339,10 +336,19 @@ ALONE = 1 - EXPLAINED
 """Relative gradient difference that a cause may leave: one layer's against the whole run's."""
 
 
-def input_gradients(reruns: PairReruns, *, known: float | None, double: bool) -> Iterator[Measured]:
-    """Measure the gradients of a layer's inputs.
+def measure_gradients(
+    reruns: PairReruns,
+    truths: Mapping[str, Array] | None,
+    kept: Mapping[str, Laid],
+    *,
+    known: float | None,
+    double: bool,
+) -> Iterator[Measured]:
+    """Measure the gradients that a layer gives its inputs, and its parameters.
 
     ``known`` is how far they are apart in float64 at most, None where the layers must be run again to tell; ``double`` says that the port runs in float64.
+    ``truths`` are those of the reference's parameters in its float64 run, None where several calls added to them; ``kept`` says
+    which parameters the port's layer keeps in another layout.
     """
     slow, fast = reruns.singles
     slow64 = None if known is not None else reruns.port64
@@ -371,24 +377,6 @@ def input_gradients(reruns: PairReruns, *, known: float | None, double: bool) ->
             known if port64 is None else theirs(port64),
             None if shaken is None else ours(shaken),
         )
-
-
-def parameter_gradients(
-    reruns: PairReruns,
-    truths: Mapping[str, Array] | None,
-    kept: Mapping[str, Laid],
-    *,
-    known: float | None,
-    double: bool,
-) -> Iterator[Measured]:
-    """Measure the gradients of a layer's parameters; ``known`` and ``double`` as for its inputs.
-
-    ``truths`` are the reference's in its float64 run, None where several calls added to them; ``kept`` says which parameters the
-    port's layer keeps in another layout.
-    """
-    slow, fast = reruns.singles
-    slow64 = None if known is not None else reruns.port64
-    moved = None if double or slow64 is not None else reruns.moved
     if truths is None and known is None:
         again = reruns.reference64
         truths = None if again is None else again.parameters
@@ -402,13 +390,13 @@ def parameter_gradients(
             if arranged <= SAME_DOUBLE < relative(truth, port64):
                 yield only(f"gradient of {name}", arranged)
                 continue
-        own = partial(_gradient, name, kept={}, shape=truth.shape)
+        given = partial(_gradient, name, kept={}, shape=truth.shape)
         exact, terms = known if port64 is None else port64, reruns.terms(truth)
-        measured = partial(measure, f"gradient of {name}", truth, own(slow), port, exact, least=least, terms=terms)
-        found = measured(own(moved))
+        measured = partial(measure, f"gradient of {name}", truth, given(slow), port, exact, least=least, terms=terms)
+        found = measured(given(moved))
         if moved is None and classify([found])[0] is Closeness.LOWER_PRECISION:
             # A sum that is zero but for rounding is as coarse as its terms are many.
-            found = measured(own(reruns.moved))
+            found = measured(given(reruns.moved))
         yield found
 
 

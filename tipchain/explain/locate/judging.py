@@ -16,7 +16,7 @@ import numpy as np
 from tipchain.core.progress import LATE, Pace
 from tipchain.explain.locate.between_layers import CodeJudge, holds
 from tipchain.explain.locate.differences import relative, squeezed_as
-from tipchain.explain.locate.gradients import Shared, SharedParameters, input_gradients, parameter_gradients
+from tipchain.explain.locate.gradients import Shared, SharedParameters, measure_gradients
 from tipchain.explain.locate.matching import CallPair, TensorLink
 from tipchain.explain.locate.rerun import NotReplayed, PairReruns
 from tipchain.explain.locate.runs import TracedRuns
@@ -81,6 +81,7 @@ class PairJudge(CodeJudge):
         single: layers that agree in float64 are run in float32, too.
         late: pairs for which there was no time.
         alike_inside: the gradients of all parameters agree in float64, however both models arrange them.
+        gradients_apart: how far the gradients of all parameters are apart in float64, the largest, relative RMS.
         wrong: the pairs whose layers give something else by themselves.
         joint: the pairs that are judged with what one side does next.
     """
@@ -92,9 +93,9 @@ class PairJudge(CodeJudge):
     wrong: list[CallPair] = field(default_factory=list)
     joint: list[CallPair] = field(default_factory=list)
     alike_inside: bool = False
+    gradients_apart: float = inf
     _shared: SharedParameters = field(init=False)
     _own: list[Shared] = field(default_factory=list)
-    _gradients: float = inf
     _left: dict[int, Array] = field(default_factory=dict)
     _made: dict[int, float] = field(default_factory=dict)
 
@@ -123,9 +124,9 @@ class PairJudge(CodeJudge):
             self._own = list(self._shared.unlike((*self.matching.containers, *keepers), ROUGH))
         comparable = self.exact and near and not self._own
         self.alike_inside = comparable and self._shared.alike(SAME_DOUBLE)
-        self._gradients = 0.0 if self.alike_inside else self._shared.apart()
-        if self._gradients == inf and comparable and self._shared.alike(SAME_SINGLE):  # arranged otherwise
-            self._gradients = SAME_SINGLE
+        self.gradients_apart = 0.0 if self.alike_inside else self._shared.apart()
+        if self.gradients_apart == inf and comparable and self._shared.alike(SAME_SINGLE):  # arranged otherwise
+            self.gradients_apart = SAME_SINGLE
         port = self.models.port
         if port.double is not None:  # the reference's gradients are what layers are held against, the port's have been
             port.side.clear_gradients(port.double.whole)
@@ -166,9 +167,8 @@ class PairJudge(CodeJudge):
                 self.noise = max(self.noise, SPREAD * made, SPREAD * passed)
             verdicts = self._of_own_code(pair.port, judged, done) if pair.whole else verdicts
             forward, *backward = verdicts
-            ends = [call.outputs for call in (pair.reference, pair.port)]
             # The models' outputs depend on it.
-            alive = all(any(map(self.compare.gradient_size, values)) for values in ends)
+            alive = all(any(map(self.compare.gradient_size, call.outputs)) for call in pair.calls)
             outputs = self.compare.outputs(pair)
             if pair.whole or not outputs or alive:
                 far = self._influence(pair.reference.outputs, outputs, forward.own)
@@ -182,15 +182,8 @@ class PairJudge(CodeJudge):
     def _of_own_code(self, call: Call, judged: Mapping[int, list[LayerVerdict]], done: _Done) -> list[LayerVerdict]:
         """Return the verdicts about a container, in the light of the faults inside it."""
         trace, around = self.runs.port.trace, f"{call.path}." if call.path else ""
-        inside = [
-            *(
-                each
-                for number, several in judged.items()
-                if holds(trace, call, trace.calls[number])
-                for each in several
-            ),
-            *(each for each in done.code if f"{each.port_path}.".startswith(around)),
-        ]
+        held = [several for number, several in judged.items() if holds(trace, call, trace.calls[number])]
+        inside = [*chain(*held), *(each for each in done.code if f"{each.port_path}.".startswith(around))]
         found, verdicts = next((one.port_path for one in inside if one.at_fault), None), []
         for one in judged[call.number]:
             off = inf if one.own is None else one.own
@@ -234,14 +227,10 @@ class PairJudge(CodeJudge):
                 unlike = [] if self.alike_inside else self._shared.beyond(ROUGH)
                 changed = changed or self.used_elsewhere(done.forward, self._by_themselves(unlike))
                 changed = changed or [
-                    self._parameter(
-                        one,
-                        (one.pair.reference, one.pair.port),
-                        f"gives its parameter {one.name} another gradient, or none",
-                    )
+                    self._parameter(one, one.pair.calls, f"gives its parameter {one.name} another gradient, or none")
                     for one in self._by_themselves(self._own)
                 ]
-                apart = [] if self._gradients <= ROUGH else self._shared.beyond(ROUGH, share=1.0)
+                apart = [] if self.gradients_apart <= ROUGH else self._shared.beyond(ROUGH, share=1.0)
                 unsure = any(one.closeness is Closeness.NOT_COMPARABLE for one in (*done.forward, *done.backward))
                 if not changed and unsure and apart:
                     reference, port = self.runs.traces
@@ -323,8 +312,7 @@ class PairJudge(CodeJudge):
                 return done.code[0], pair
             if not self._agree(pair) and not self.made_up_for(pair):
                 return None
-        at_end = self.judge_outputs()
-        return (at_end[0], None) if at_end else None
+        return next(((one, None) for one in self.judge_outputs()), None)
 
     def given_alike(self) -> frozenset[int]:
         """Return the numbers of the port's calls whose inputs are their counterparts'."""
@@ -333,18 +321,17 @@ class PairJudge(CodeJudge):
 
     def _by_themselves(self, unlike: Sequence[Shared]) -> list[Shared]:
         """Return those parameters whose gradients differ also where layers are given the reference's tensors and gradients."""
-        differing = []
-        for one in unlike:
-            if self.steered:
-                expected = self._truths(one.pair).get(one.name)
-                actual = self.models.port.side.parameter_gradients(one.pair.port.layer) or {}
-                laid = self._shared.layouts(one.pair).get(one.name)
-                found = actual.get(one.name) if laid is None else laid.arranged(actual)
-                found = None if expected is None or found is None else squeezed_as(found, expected.shape)
-                if expected is not None and found is not None and relative(expected, found) <= ROUGH:
-                    continue
-            differing.append(one)
-        return differing
+
+        def agrees(one: Shared) -> bool:
+            expected = self._truths(one.pair).get(one.name)
+            actual = self.models.port.side.parameter_gradients(one.pair.port.layer) or {}
+            laid = self._shared.layouts(one.pair).get(one.name)
+            found = actual.get(one.name) if laid is None else laid.arranged(actual)
+            if expected is None or found is None:
+                return False
+            return relative(expected, squeezed_as(found, expected.shape)) <= ROUGH
+
+        return [one for one in unlike if not (self.steered and agrees(one))]
 
     def has_code(self) -> bool:
         """Tell whether a model's code makes tensors between the frameworks' layers; reshapes do not count."""
@@ -383,8 +370,7 @@ class PairJudge(CodeJudge):
     def parting(self) -> int | None:
         """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""
         limit = CONSTANT if self.exact else ROUGH
-        apart = (pair.port.number for pair in self.matching.pairs if self.compare.outputs_apart(pair) > limit)
-        return next(apart, None)
+        return next((one.port.number for one in self.matching.pairs if self.compare.outputs_apart(one) > limit), None)
 
     @property
     def alike_outside(self) -> bool:
@@ -395,11 +381,7 @@ class PairJudge(CodeJudge):
     def alike(self) -> bool:
         """Whether outputs and the gradients of all parameters agree in float64, but for constants in float32."""
         outside = max(self.outputs_apart(), default=inf) <= CONSTANT
-        return self.exact and outside and not self._own and self.gradients_apart() <= CONSTANT
-
-    def gradients_apart(self) -> float:
-        """Return how far the gradients of all parameters are apart in float64, the largest, relative RMS."""
-        return self._gradients
+        return self.exact and outside and not self._own and self.gradients_apart <= CONSTANT
 
     def _rounded(
         self, apart: float, values: tuple[Sequence[TracedValue], Sequence[TracedValue]], links: Sequence[TensorLink]
@@ -409,9 +391,8 @@ class PairJudge(CodeJudge):
             return False
         ours, theirs = values
         return all(
-            self.compare.between(ours[link.ours], theirs[link.theirs], link.layout)
-            <= max(self.noise, ROUNDINGS * self.roundings.get(id(ours[link.ours]), 0.0))
-            for link in links
+            off <= max(self.noise, ROUNDINGS * self.roundings.get(id(ours[link.ours]), 0.0))
+            for off, link in zip(self.compare.each(ours, theirs, links), links, strict=True)
         )
 
     def _judge_jointly(self, pair: CallPair, inherited: float) -> list[LayerVerdict]:
@@ -459,9 +440,9 @@ class PairJudge(CodeJudge):
         """Return the verdict about forward and, where there are gradients, that about backward."""
         inputs, outputs = self.compare.inputs(pair), self.compare.outputs(pair)
         if not outputs:
-            expected, actual = ([list(value.shape) for value in call.outputs] for call in (pair.reference, pair.port))
+            expected, actual = ([list(value.shape) for value in call.outputs] for call in pair.calls)
             reason = f"its results have other shapes: expected {expected}, actual {actual}"
-            sides = zip(self.models.sides, (pair.reference, pair.port), strict=True)
+            sides = zip(self.models.sides, pair.calls, strict=True)
             # A fused layer has more parameters than one of its parts.
             sizes = {sum(prod(one.shape) for _, one in side.parameters(call.layer)) for side, call in sides}
             told = inherited <= self.noise and len(sizes) == 1
@@ -506,7 +487,7 @@ class PairJudge(CodeJudge):
 
         One that keeps something from call to call does not, and a rerun says nothing of it.
         """
-        call, double = (reruns.pair.reference, reruns.pair.port)[number], self.models[number].double is not None
+        call, double = reruns.pair.calls[number], self.models[number].double is not None
         given = [self.store.get(value.stored) for value in call.inputs]
         try:
             again = reruns.run(number, given, double=double, cotangents=())
@@ -538,8 +519,7 @@ class PairJudge(CodeJudge):
         pair = reruns.pair
         # An output that another one is made of has the other's share in its gradient: backward from both counts that twice.
         several = sum(pair.reference.outputs[link.ours].gradient is not None for link in reruns.outputs) > 1
-        calls = zip(self._repeated, (pair.reference, pair.port), strict=True)
-        again = any(call.path in repeated for repeated, call in calls)
+        again = any(call.path in repeated for repeated, call in zip(self._repeated, pair.calls, strict=True))
         truths = None if several or again else self._truths(pair)
         measured = self._outputs(reruns, whole=inherited <= self.noise)
         closer = replace(reruns, pair=replace(pair, whole=False))
@@ -577,12 +557,10 @@ class PairJudge(CodeJudge):
         found = []
         for link in reruns.outputs:
             what = reruns.output_name(link)
-            exact: Array | float | None
+            exact: Array | float | None = None
             if whole and self.exact:
                 exact = self.compare.output_apart(reruns.pair, link)
-            elif reruns.port64 is None:
-                exact = None
-            else:
+            elif reruns.port64 is not None:
                 exact = link.layout.back(reruns.port64.outputs[link.theirs])
             slow, fast = reruns.singles
             if slow is None and fast is None and isinstance(exact, float):
@@ -608,27 +586,23 @@ class PairJudge(CodeJudge):
         verdict = self._verdict(pair, direction, inherited, closeness, worst, reason_of(closeness, worst))
         if direction == "backward" or verdict.own != inf:
             return verdict
-        values = (
-            (pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]) for link in self.compare.outputs(pair)
-        )
-        odd = next(filter(None, (self.compare.nan_in_one(*both) for both in values)), "")
+        ours, theirs = pair.reference.outputs, pair.port.outputs
+        found = (self.compare.nan_in_one(ours[one.ours], theirs[one.theirs]) for one in self.compare.outputs(pair))
+        odd = next(filter(None, found), "")
         return replace(verdict, nan=True, reason=f"it gives {odd}") if odd else verdict
 
     def _measure_gradients(
         self, reruns: tuple[PairReruns, PairReruns], truths: Mapping[str, Array] | None, known: float | None
     ) -> list[Measured]:
         """Measure the gradients that a layer gives, of a container closer where it is a little off."""
-
-        def measured(one: PairReruns) -> list[Measured]:
-            kept = self._shared.known_layouts(one.pair)
-            return [
-                *input_gradients(one, known=known, double=self.exact),
-                *parameter_gradients(one, truths, kept, known=known, double=self.exact),
-            ]
-
-        plain, closer = reruns
-        found = measured(plain)
-        return measured(closer) if plain.pair.whole and _slightly(found) else found
+        plain, closer = (
+            partial(
+                measure_gradients, one, truths, self._shared.known_layouts(one.pair), known=known, double=self.exact
+            )
+            for one in reruns
+        )
+        found = [*plain()]
+        return [*closer()] if reruns[0].pair.whole and _slightly(found) else found
 
     def _gradients_known(self, pair: CallPair) -> float | None:
         """Return how far the whole runs' gradients around a layer, and of its parameters, are apart.

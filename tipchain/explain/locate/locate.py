@@ -247,8 +247,7 @@ class Locator:
         drawn = judge.runs.port.draws
         for small, even in ((drawn.mixed(range(len(drawn.made))), frozenset[int]()), (False, drawn.unclear())):
             before, apart = self._habits, max(judge.outputs_apart(), default=0.0)
-            before_small, before_even = before
-            habits = before_small or small, before_even | even
+            habits = before[0] or small, before[1] | even
             if habits == before or apart <= ROUGH:
                 continue
             self._habits = habits
@@ -300,7 +299,7 @@ class Locator:
             late=judge.late,
             joint=tuple(judge.joint),
             noise=judge.noise if judge.exact else rounded(verdicts, "forward"),
-            gradients=judge.gradients_apart(),
+            gradients=judge.gradients_apart,
             alike=judge.alike,
         )
         with suppress(Exception):  # a model may refuse what hooks hand it, and tensors may not be held
@@ -391,7 +390,13 @@ class Locator:
             both, double = Enlarged(judge.models, pairs), copies is judge.models
             self.store.samples = samples
             try:
-                runs = self._run_enlarged(copies, both, few)
+                traced: list[TracedRun] = []
+                for number, one in enumerate(copies):
+                    model, known = one.layer(""), Twins(traced[0].trace, self.store) if traced else None
+                    given: Options = {"draws": Draws(self.seed), "flows": self.backward, "known": known}
+                    with both.applied(number, model, known):
+                        traced.append(self._run_model(one.side, model, few, double=one.double is not None, **given))
+                runs = TracedRuns(*traced)
             except Exception:
                 if double:
                     raise
@@ -418,19 +423,6 @@ class Locator:
                 shown = replace(found, reference=reference, port=port, matching=now.matching, enlarged=both.factors)
                 return replace(found, elsewhere=told, later={id(told): shown})
         return found
-
-    def _run_enlarged(self, copies: BothModels, both: Enlarged, inputs: ModelInputs) -> TracedRuns:
-        """Run both models forward with larger values."""
-
-        def run(number: int, known: Twins | None) -> TracedRun:
-            held = copies[number]
-            model = held.layer("")
-            given: Options = {"draws": Draws(self.seed), "flows": self.backward, "known": known}
-            with both.applied(number, model, known):
-                return self._run_model(held.side, model, inputs, double=held.double is not None, **given)
-
-        reference = run(0, None)
-        return TracedRuns(reference, run(1, Twins(reference.trace, self.store)))
 
     def _trains(self) -> bool:
         """Tell whether a layer may be in train mode: samples then depend on the others."""
@@ -539,10 +531,9 @@ class Locator:
 
     def _sketch(self, value: TracedValue) -> Sketch:
         stored = value.stored.twin or value.stored
-        found = self._sketches.get(id(stored))
-        if found is None:
-            found = self._sketches[id(stored)] = Sketch(self.store.get(stored))
-        return found
+        if id(stored) not in self._sketches:
+            self._sketches[id(stored)] = Sketch(self.store.get(stored))
+        return self._sketches[id(stored)]
 
 
 def _agree(ours: TracedRun, theirs: TracedRun) -> bool:

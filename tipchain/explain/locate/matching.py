@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise, takewhile
+from itertools import combinations, islice, pairwise, product, takewhile
 from math import inf
 from operator import attrgetter
 
@@ -65,7 +65,10 @@ def pair_layers(reference: Model, port: Model, names: Mapping[str, str] | None =
     names = expand_names(names or {}, reference)
     rest = _Rest(*matchable_layers(reference, port, names))
     rest.take(_by_structure(rest, names, named=True), "name")
-    rest.take(_by_values(rest, reference.state_dict()), "values")
+    # Layers of one kind whose parameters hold the same numbers, where no other layer's do.
+    prints, port_prints = _by_prints(rest.ours, reference.state_dict()), _by_prints(rest.theirs)
+    both = ((paths, port_prints.get(key, ())) for key, paths in prints.items())
+    rest.take(((ours[0], theirs[0]) for ours, theirs in both if len(ours) == len(theirs) == 1), "values")
     rest.take(_by_containers(rest), "structure")
     rest.take(_by_structure(rest, names, named=False), "structure")
     named = {(layer.torch_path, layer.kind): path for path, layer in rest.theirs.items()}
@@ -78,8 +81,7 @@ def pair_layers(reference: Model, port: Model, names: Mapping[str, str] | None =
     free = ((one, other) for one, other in given if one not in ours_taken and other not in theirs_taken)
     bare = ((one, other) for one, other in free if not ours[one].state_dict() and not theirs[other].state_dict())
     rest.found += [LayerPair(reference=one, port=other, evidence="name") for one, other in bare]
-    every = reference.named_modules(remove_duplicate=False)
-    order = {path: number for number, (path, _) in enumerate(every)}
+    order = {path: number for number, (path, _) in enumerate(reference.named_modules(remove_duplicate=False))}
     return sorted(rest.found, key=lambda pair: order[pair.reference])
 
 
@@ -110,9 +112,8 @@ def _packed(prints: Mapping[str, Print], others: Mapping[str, Print], taken: set
     """Yield the layers of one side, each with the only container of the other's that holds the same numbers."""
     inside: dict[str, list[str]] = defaultdict(list)
     for path in (*others, *taken):
-        parts = path.split(".")
-        for number in range(1, len(parts)):
-            inside[".".join(parts[:number])].append(path)
+        for dot in re.finditer(r"\.", path):
+            inside[path[: dot.start()]].append(path)
     held = {  # containers of several layers, none of which is paired
         container: sum_of(others[path] for path in paths)
         for container, paths in inside.items()
@@ -165,15 +166,6 @@ def _by_structure(rest: _Rest, names: Mapping[str, str], *, named: bool) -> Iter
 
 def _parameters(layer: LayerTensors) -> list[TensorSlot]:
     return [slot for slot in layer.slots if slot.kind == "parameter" and not slot.fixed]
-
-
-def _by_values(rest: _Rest, state: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Yield layers of one kind whose parameters hold the same numbers, where no other layer's do."""
-    theirs = _by_prints(rest.theirs)
-    for key, paths in _by_prints(rest.ours, state).items():
-        others = theirs.get(key, ())
-        if len(paths) == len(others) == 1:
-            yield paths[0], others[0]
 
 
 def _by_containers(rest: _Rest) -> Iterator[tuple[str, str]]:
@@ -272,6 +264,11 @@ class CallPair:
     whole: bool = False
     then: tuple[tuple[LayoutStep, ...], tuple[LayoutStep, ...]] = ((), ())
 
+    @property
+    def calls(self) -> tuple[Call, Call]:
+        """Both calls."""
+        return self.reference, self.port
+
     def followed(self, number: int, step: LayoutStep, value: TracedValue) -> CallPair:
         """Return the pair with a step after the layer of the reference (0) or of the port (1), which gives ``value``."""
         if number == 0:
@@ -309,7 +306,17 @@ def match_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], clos
     """
     layers = list(layers)
     given = _uncrossed(_paired_calls(reference, port, layers, close), layers, (reference, port), close)
-    keepers = [pair for pair in given if _holds_others(pair, layers)]
+
+    def inside(path: str, around: Call) -> bool:
+        return path == around.path or not around.path or path.startswith(f"{around.path}.")
+
+    # One of two layers alone calls layers, and some of these are counterparts of layers outside the other.
+    keepers = [
+        pair
+        for pair in given
+        if bool(pair.reference.children) != bool(pair.port.children)
+        and any(inside(one.reference, pair.reference) != inside(one.port, pair.port) for one in layers)
+    ]
     given = [pair for pair in given if pair not in keepers]
     ours, theirs = _innermost(reference, given, 0), _innermost(port, given, 1)
     anchors = [pair for pair in given if pair.reference.number in ours and pair.port.number in theirs]
@@ -317,17 +324,20 @@ def match_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], clos
     paired, port_paired = {pair.reference for pair in layers}, {pair.port for pair in layers}
     for first, second in _segments(ours, theirs, anchors):
         # A layer whose counterpart is known is that of no other, however often it is called.
-        ours_left = [one for one in first if one.path not in paired]
-        found += _align(ours_left, [one for one in second if one.path not in port_paired], close)
+        free = [one for one in first if one.path not in paired]
+        port_free = [one for one in second if one.path not in port_paired]
+        scores = np.array([[_score(one, other, close) for other in port_free] for one in free])
+        both = [(free[i], port_free[j]) for i, j in best_pairs(scores)] if scores.size else []
+        for pairs in group_by(both, lambda pair: (pair[0].path, pair[1].path)).values():
+            found += [CallPair(reference=one, port=other) for one, other in _same_turns(pairs, close)]
     left = _unmatched((ours, theirs), found)
     containers = _containers(reference, port, found, (ours, theirs))
     wholes: dict[int, CallPair] = {}  # the smallest paired container around each call that is in no pair, once
     for side, (trace, calls) in enumerate(zip((reference, port), left, strict=True)):
-        holding = {(pair.port if side else pair.reference).number: pair for pair in containers}
+        holding = {pair.calls[side].number: pair for pair in containers}
         for call in (one for one in calls if not hands_on(one)):
-            holder = next((holding[one.number] for one in trace.around(call) if one.number in holding), None)
-            if holder is not None:
-                wholes[holder.port.number] = replace(holder, whole=True)
+            holders = (holding[one.number] for one in trace.around(call) if one.number in holding)
+            wholes |= {one.port.number: replace(one, whole=True) for one in islice(holders, 1)}
     reference_only, port_only = left
     return Matching(
         pairs=tuple(sorted([*found, *wholes.values()], key=lambda pair: pair.port.ended)),
@@ -338,21 +348,9 @@ def match_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], clos
     )
 
 
-def _holds_others(pair: CallPair, layers: Iterable[LayerPair]) -> bool:
-    """Tell whether one of two layers alone calls layers, and some of these are counterparts of layers outside the other."""
-
-    def inside(path: str, around: Call) -> bool:
-        return path == around.path or not around.path or path.startswith(f"{around.path}.")
-
-    return bool(pair.reference.children) != bool(pair.port.children) and any(
-        inside(one.reference, pair.reference) != inside(one.port, pair.port) for one in layers
-    )
-
-
 def _unmatched(
     calls: tuple[Mapping[int, Call], Mapping[int, Call]], pairs: Sequence[CallPair]
 ) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
-    """Return the calls of both sides that are in no pair."""
     ours, theirs = {pair.reference.number for pair in pairs}, {pair.port.number for pair in pairs}
     reference, port = calls
     return (
@@ -445,41 +443,29 @@ def _uncrossed(
         for second in loose:
             one, other = found[first], found[second]
             crossed = one.reference.number < other.reference.number and one.port.number > other.port.number
-            if not crossed or one.port.type != other.port.type or _in_other_modules(one, other, traces):
+            if not crossed or one.port.type != other.port.type:
                 continue
+            # Where they stand in modules of different types, the modules run in another order, no values are crossed.
+            around = [
+                [next(trace.around(pair.calls[side]), None) for pair in (one, other)]
+                for side, trace in enumerate(traces)
+            ]
+            other_modules = all(first and second and first.type != second.type for first, second in around)
             inputs = one.reference.inputs
-            if _alike(inputs, other.port.inputs, close) and not _alike(inputs, one.port.inputs, close):
+            exchanged = _alike(inputs, other.port.inputs, close) and not _alike(inputs, one.port.inputs, close)
+            if exchanged and not other_modules:
                 found[first] = replace(one, port=other.port)
                 found[second] = replace(other, port=one.port)
     return found
 
 
-def _in_other_modules(one: CallPair, other: CallPair, traces: tuple[Trace, Trace]) -> bool:
-    """Tell whether two calls stand in modules of different types: then the modules run in another order, no values are crossed."""
-    holders = [
-        [None if call.parent is None else trace.calls[call.parent] for call in calls]
-        for trace, calls in zip(traces, ((one.reference, other.reference), (one.port, other.port)), strict=True)
-    ]
-    return all(
-        first is not None and second is not None and first is not second and first.type != second.type
-        for first, second in holders
-    )
-
-
 def _innermost(trace: Trace, given: Iterable[CallPair], side: int) -> dict[int, Call]:
     """Return the calls that are not looked into, by number: those without calls inside on either side of a pair."""
-    closed = {
-        (pair.port if side else pair.reference).number
-        for pair in given
-        if not (pair.reference.children and pair.port.children)
-    }
+    closed = {pair.calls[side].number for pair in given if not all(call.children for call in pair.calls)}
     found: dict[int, Call] = {}
-    hidden: set[int] = set()
     for call in trace.calls:
-        if call.parent in hidden:
-            hidden.add(call.number)
-        elif call.ended >= 0 and (call.number in closed or not call.children):
-            hidden.add(call.number)
+        inside = any(one.number in found for one in trace.around(call))
+        if not inside and call.ended >= 0 and (call.number in closed or not call.children):
             found[call.number] = call
     return found
 
@@ -488,20 +474,7 @@ def _segments(
     ours: Mapping[int, Call], theirs: Mapping[int, Call], anchors: Sequence[CallPair]
 ) -> list[tuple[list[Call], list[Call]]]:
     """Return the unpaired calls between each two anchors of the longest chain in common order."""
-    chain = _longest_chain(sorted((pair.reference.number, pair.port.number) for pair in anchors))
-    ends = [(-1, -1), *chain, (max(ours, default=-1) + 1, max(theirs, default=-1) + 1)]
-    left, port_left = _unmatched((ours, theirs), anchors)
-    return [
-        (
-            [call for call in left if start < call.number < end],
-            [call for call in port_left if port_start < call.number < port_end],
-        )
-        for (start, port_start), (end, port_end) in pairwise(ends)
-    ]
-
-
-def _longest_chain(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the longest run of pairs, sorted by their first numbers, whose second numbers ascend."""
+    pairs = sorted((pair.reference.number, pair.port.number) for pair in anchors)
     tails: list[int] = []  # indices into pairs
     before: list[int] = []
     for index, (_, second) in enumerate(pairs):
@@ -512,17 +485,15 @@ def _longest_chain(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     while index >= 0:
         chain.append(pairs[index])
         index = before[index]
-    return chain[::-1]
-
-
-def _align(ours: Sequence[Call], theirs: Sequence[Call], close: Close) -> list[CallPair]:
-    """Align two sequences of calls so that the sum of the pairs' scores is largest."""
-    if not ours or not theirs:
-        return []
-    scores = np.array([[_score(one, other, close) for other in theirs] for one in ours])
-    both = [(ours[i], theirs[j]) for i, j in best_pairs(scores)]
-    turns = (_same_turns(pairs, close) for pairs in group_by(both, lambda pair: (pair[0].path, pair[1].path)).values())
-    return [CallPair(reference=one, port=other) for pairs in turns for one, other in pairs]
+    ends = [(-1, -1), *chain[::-1], (max(ours, default=-1) + 1, max(theirs, default=-1) + 1)]
+    left, port_left = _unmatched((ours, theirs), anchors)
+    return [
+        (
+            [call for call in left if start < call.number < end],
+            [call for call in port_left if port_start < call.number < port_end],
+        )
+        for (start, port_start), (end, port_end) in pairwise(ends)
+    ]
 
 
 def best_pairs(scores: Array) -> list[tuple[int, int]]:
@@ -584,11 +555,18 @@ def _containers(
     reference: Trace, port: Trace, found: Sequence[CallPair], inner: tuple[Mapping[int, Call], Mapping[int, Call]]
 ) -> list[CallPair]:
     """Pair the calls that hold the same pairs; of several, those of one path or type, else the outermost."""
-    mine, its = inner
-    if 0 in mine or 0 in its:
+    if any(0 in calls for calls in inner):
         return []
-    held = _held(reference, [pair.reference for pair in found], mine)
-    port_held = _held(port, [pair.port for pair in found], its)
+
+    def holders(trace: Trace, side: int) -> dict[frozenset[int], list[Call]]:
+        below: dict[int, set[int]] = defaultdict(set)
+        for number, pair in enumerate(found):
+            for around in trace.around(pair.calls[side]):
+                below[around.number].add(number)
+        outer = (call for call in trace.calls if call.number in below and call.number not in inner[side])
+        return group_by(outer, lambda call: frozenset(below[call.number]))
+
+    held, port_held = holders(reference, 0), holders(port, 1)
     pairs = [CallPair(reference=reference.calls[0], port=port.calls[0])]
     for key in held:
         ours, theirs = ([call for call in one.get(key, ()) if call.parent is not None] for one in (held, port_held))
@@ -596,22 +574,12 @@ def _containers(
             pairs += [CallPair(reference=one, port=other) for one, other in zip(ours, theirs, strict=True)]
             continue
         for same in (attrgetter("path"), attrgetter("type"), lambda _: None):
-            for one in list(ours):
-                other = next((call for call in theirs if same(one) == same(call)), None)
-                if other is not None:
+            for one, other in product(list(ours), list(theirs)):
+                if one in ours and other in theirs and same(one) == same(other):
                     ours.remove(one)
                     theirs.remove(other)
                     pairs.append(CallPair(reference=one, port=other))
     return pairs
-
-
-def _held(trace: Trace, calls: Sequence[Call], inner: Mapping[int, Call]) -> dict[frozenset[int], list[Call]]:
-    below: dict[int, set[int]] = defaultdict(set)
-    for number, call in enumerate(calls):
-        for around in trace.around(call):
-            below[around.number].add(number)
-    holders = [call for call in trace.calls if call.number in below and call.number not in inner]
-    return group_by(holders, lambda call: frozenset(below[call.number]))
 
 
 # Tensors of two runs held against each other, each pair once.
@@ -726,11 +694,10 @@ class Comparer:
         for word, number in words.items():
             if word and number in left and port_words.get(word) in free:
                 link(number, port_words[word])
-        in_turn = len(left) == len(free) and all(
-            self.layout(ours[one], theirs[other]) for one, other in zip(left, free, strict=True)
-        )
-        pairs = list(zip(left, free, strict=True)) if in_turn else []
-        if not in_turn:  # those, in order on both sides, of which most hold the same values, and then most fit
+        pairs = list(zip(left, free, strict=False))
+        if len(left) != len(free) or not all(
+            self.layout(ours[one], theirs[other]) for one, other in pairs
+        ):  # those, in order on both sides, of which most hold the same values, and then most fit
             most, others = len(left) + len(free), [theirs[number] for number in free]
             scores = [
                 [0.0 if self.layout(one, other) is None else 1.0 + most * self._same(one, other) for other in others]
@@ -740,10 +707,9 @@ class Comparer:
             pairs = [(left[i], free[j]) for i, j in best]
         for one, other in pairs:
             link(one, other)
-        for one in list(left):
-            for other in (n for n in free if self.layout(ours[one], theirs[n]) is not None):
+        for one, other in product(list(left), list(free)):
+            if one in left and other in free:
                 link(one, other)
-                break
         return sorted(found, key=lambda each: each.ours)
 
     def _same(self, one: TracedValue, other: TracedValue) -> bool:
@@ -770,9 +736,13 @@ class Comparer:
 
     def apart(self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue], links: Sequence[TensorLink]) -> float:
         """Return how far linked tensors are apart, the largest; inf where none could be linked."""
-        if ours and theirs and not links:
-            return inf
-        return max((self.between(ours[link.ours], theirs[link.theirs], link.layout) for link in links), default=0.0)
+        return inf if ours and theirs and not links else max(self.each(ours, theirs, links), default=0.0)
+
+    def each(
+        self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue], links: Iterable[TensorLink]
+    ) -> list[float]:
+        """Return how far each two linked tensors are apart."""
+        return [self.between(ours[link.ours], theirs[link.theirs], link.layout) for link in links]
 
     def output_apart(self, pair: CallPair, link: TensorLink) -> float:
         """Return how far an output of two calls is apart."""

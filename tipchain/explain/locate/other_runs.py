@@ -187,9 +187,15 @@ class DrawComparer:
         self.paths = {path for path, _ in models[1].named_sublayers(include_self=True)}
         self.names = {pair.reference: pair.port for pair in found.layers}
         events = [drawn_between(run, found.layers, number) for number, run in enumerate(self.runs)]
-        self.places = [[*_places(one)] for one in events]
         self.made = [run.draws.made for run in self.runs]
         self.partners = self.runs[1].draws.partners or partners_of(*events)
+        # Where each draw stands: between which calls, the n-th of a layer being another than its first.
+        self.places: list[list[Place]] = [[], []]
+        for side, several in enumerate(events):
+            for at in (at for at, one in enumerate(several) if isinstance(one, Draw)):
+                ends = several[:at][::-1], several[at:]
+                before, after = (next((one for one in some if isinstance(one, str)), "") for some in ends)
+                self.places[side].append((before, after))
 
     def unlike(self) -> list[UnlikeDraw]:
         """Return the draws that do not belong together, or differ in their rates, in the order in which they are made."""
@@ -261,16 +267,6 @@ class DrawComparer:
         )
 
 
-def _places(events: Sequence[Draw | str]) -> Iterator[Place]:
-    """Yield where each draw stands: between which calls, the n-th of a layer being another than its first."""
-    for at, one in enumerate(events):
-        if isinstance(one, Draw):
-            before, after = (
-                (name for name in some if isinstance(name, str)) for some in (events[:at][::-1], events[at:])
-            )
-            yield next(before, ""), next(after, "")
-
-
 def _drawing(run: TracedRun, number: int) -> str:
     """Return the innermost layer that was running when numbers were drawn."""
     inside = [call for call in run.trace.calls if number in call.drawn]
@@ -326,7 +322,6 @@ def _cause(code: str, name: str, message: str, fix: str, draw: Draw | None = Non
 
 
 def _tell(one: UnlikeDraw, *, training: bool = True) -> Diagnosis:
-    """Return the fault of a draw, and its fix."""
     ours, theirs = one.reference, one.port
     if theirs is None:
         return _tell_missing(one, ours or Draw("own", ()), training=training)
@@ -374,7 +369,6 @@ def _beside(place: Place) -> str:
 
 
 def _referred(draw: Draw) -> str:
-    """Describe the reference's draw."""
     if draw.place is None:
         return f"the reference draws {draw}"
     file, line = draw.place
@@ -438,7 +432,11 @@ def other_inputs(inputs: ModelInputs, *, last: bool) -> Iterator[ModelInputs]:
         yield from other_counts(inputs)
         return
     yield from (_whole(one, inputs) for one in other_sizes(batch, last=last))
-    yield from other_lengths(batch)
+    # Further ids alone are longer, as a decoder's are: an encoder's input may have but one size.
+    first, *more = batch.arrays()
+    for old in dict.fromkeys(one.shape[1] for one in more if one.ndim == 2 and one.dtype.kind in "iu"):
+        if old > 1 and old not in first.shape[1:]:
+            yield from (_each(batch, partial(_lengthened, old=old, new=new)) for new in (2 * old, old * 10 // 8 | 1))
     yield _whole(batch, inputs)
 
 
@@ -470,15 +468,14 @@ def other_sizes(inputs: ModelInputs, *, last: bool) -> Iterator[ModelInputs]:
     """
     arrays = inputs.arrays()
     shape = arrays[0].shape
-    places: list[tuple[int, ...]] = []
+    places: list[tuple[int, int]] = []
     if len(shape) >= 4:
         places = [(len(shape) - 2, len(shape) - 1), (1, 2)]
     elif len(shape) == 3:
-        places = [(2,)] if last else [(1,)]
+        places = [(2, 2)] if last else [(1, 1)]
     elif len(shape) == 2 and arrays[0].dtype.kind in "iu":
-        places = [(1,)]
-    for axes in places:
-        first, second = axes[0], axes[-1]
+        places = [(1, 1)]
+    for first, second in places:
         longer = shape[second] * 10 // 8
         even = shape[first] * 6 // 8 // EVEN * EVEN if shape[first] > EVEN else shape[first] // 2
         wanted = [
@@ -490,20 +487,8 @@ def other_sizes(inputs: ModelInputs, *, last: bool) -> Iterator[ModelInputs]:
                 yield _each(inputs, partial(_sized, shape=shape, lengths=lengths))
 
 
-def other_lengths(inputs: ModelInputs) -> Iterator[ModelInputs]:
-    """Yield inputs whose further ids alone are longer, as a decoder's are: an encoder's input may have but one size."""
-    first, *more = inputs.arrays()
-    ids = dict.fromkeys(one.shape[1] for one in more if one.ndim == 2 and one.dtype.kind in "iu")
-    for old in ids:
-        for new in (2 * old, old * 10 // 8 | 1):
-            if old > 1 and old not in first.shape[1:]:
-                yield _each(inputs, partial(_lengthened, old=old, new=new))
-
-
 def _lengthened(array: Array, old: int, new: int) -> Array:
-    """Return ids, or arrays of their length, repeated to another length."""
-    fits = array.ndim == 2 and array.shape[1] == old
-    return _padded(np.take(array, np.arange(new) % old, axis=1)) if fits else array
+    return _padded(np.take(array, np.arange(new) % old, axis=1)) if array.shape[1:] == (old,) else array
 
 
 def _sized(array: Array, shape: tuple[int, ...], lengths: Mapping[int, int]) -> Array:

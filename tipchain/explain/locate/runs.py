@@ -19,7 +19,17 @@ from tipchain.core.progress import Pace
 from tipchain.errors import UsageError
 from tipchain.explain.locate.differences import projections, projections_of_convolution, projections_of_product
 from tipchain.explain.locate.rerun import as_float, buffers_of, changed_buffers, conditions, kept_buffers, run_backward
-from tipchain.explain.locate.trace import Store, Trace, TracedValue, Tracer, Twins, each_call, put_back, take_out
+from tipchain.explain.locate.trace import (
+    Store,
+    Trace,
+    TracedValue,
+    Tracer,
+    Twins,
+    each_call,
+    is_array,
+    put_back,
+    take_out,
+)
 from tipchain.framework_types import Array, Loss, Model, Nested, Tensor
 from tipchain.frameworks.base import like_sequence, map_nested
 from tipchain.frameworks.live_models import LiveSide, Steps
@@ -69,8 +79,6 @@ def in_double(side: LiveSide, loss: Loss) -> Loss:
 
 
 def _single(side: LiveSide, value: object) -> Nested:
-    """Return nested tensors, those of floats in float32; gradients flow through."""
-
     def single(tensor: Tensor) -> Tensor:
         if "float" not in str(tensor.dtype):
             return tensor
@@ -104,21 +112,17 @@ class _Widening:
             takes = self._side.takes_gradient(value)
             return self._side.tensor(self._side.array(tensor), gradient=True) if takes else tensor
         if hasattr(value, "state_dict") and hasattr(value, "parameters"):
-            return self._layer(value, depth)
+            layer = self._side.copied(value, double=True)
+            for holder in (one for _, one in self._side.layers(layer)):  # tensors that it keeps as plain attributes
+                for name, held in list(vars(holder).items()):
+                    if not name.startswith(("_parameters", "_buffers", "_modules", "_sub_layers")):
+                        other = self.of(held, depth) if self._side.is_tensor(held) or callable(held) else held
+                        if other is not held:
+                            object.__setattr__(holder, name, other)
+            return layer
         held, build = _taken_apart(value)
         made = [self.of(one, depth) for one in held]
         return value if all(map(is_, held, made)) else build(made)
-
-    def _layer(self, value: object, depth: int) -> object:
-        """Return a copy of a layer in float64, with the tensors that it keeps as plain attributes."""
-        made = self._side.copied(value, double=True)
-        for _, layer in self._side.layers(made):
-            for name, held in list(vars(layer).items()):
-                if not name.startswith(("_parameters", "_buffers", "_modules", "_sub_layers")):
-                    other = self.of(held, depth) if self._side.is_tensor(held) or callable(held) else held
-                    if other is not held:
-                        object.__setattr__(layer, name, other)
-        return made
 
 
 Built = tuple[Sequence[Nested], Callable[[Sequence[Nested]], object]]
@@ -216,7 +220,7 @@ class ModelInputs:
 
 def arrays_of(value: Nested) -> list[Array]:
     """Return the arrays in tuples, lists and mappings, in their order."""
-    return take_out(value, lambda one: isinstance(one, np.ndarray))[1]
+    return take_out(value, is_array)[1]
 
 
 def with_tensors(side: LiveSide, value: Nested, *, double: bool, gradient: bool = False) -> Nested:
@@ -417,11 +421,17 @@ def run_model(
                 precise = Precise(side, loss) if double else loss
                 value = precise(output, with_tensors(side, bound.labels, double=double))
             values = tuple(tracer.value(one) for one in tensors)
-            starts: Callable[[], Sequence[Array | None]]
-            starts = partial(start or partial(random_start, seed=seed), values, names)
-            if value is not None:
-                labels = with_tensors(side, bound.labels, double=double)
-                starts = partial(_from_loss, side, precise, structure, values, labels, store)
+
+            def starts() -> Sequence[Array | None]:
+                if loss is None:
+                    return (start or partial(random_start, seed=seed))(values, names)
+                # What the loss gives the outputs by itself; the whole gradients where it does not run so.
+                with side.recording(gradient=True), suppress(Exception):  # whatever a user's loss raises
+                    leaves = [side.tensor(store.get(one.stored), gradient=True) for one in values]
+                    precise(put_back(structure, leaves), with_tensors(side, bound.labels, double=double)).backward()
+                    return [None if one.grad is None else side.array(one.grad) for one in leaves]
+                return [None if one.gradient is None else store.get(one.gradient) for one in values]
+
             projected.backward = True
             if backward and value is None:
                 run_backward(side, tensors, starts(), double=double)
@@ -502,17 +512,6 @@ def _factored(side: LiveSide, layer: Model, name: str, found: _Projected, steps:
         found.arrays[name] = found.arrays.get(name, 0.0) + (made if told else np.full_like(made, np.inf))
 
     return side.watch(layer, before, after)
-
-
-def _from_loss(
-    side: LiveSide, loss: Loss, structure: Nested, values: Sequence[TracedValue], labels: Nested, store: Store
-) -> list[Array | None]:
-    """Return the gradients that a loss gives a model's outputs by itself; the whole ones where it does not run so."""
-    with side.recording(gradient=True), suppress(Exception):  # whatever a user's loss raises
-        leaves = [side.tensor(store.get(one.stored), gradient=True) for one in values]
-        loss(put_back(structure, leaves), labels).backward()
-        return [None if one.grad is None else side.array(one.grad) for one in leaves]
-    return [None if one.gradient is None else store.get(one.gradient) for one in values]
 
 
 def call_model(side: LiveSide, model: Model, inputs: ModelInputs, *, double: bool, gradient: bool = False) -> object:

@@ -122,6 +122,13 @@ class Measured:
     what: str
     usual: float = 0.0
 
+    @property
+    def ratio(self) -> float | None:
+        """The port's float32 error as a multiple of the reference's."""
+        if self.port is None or self.reference is None:
+            return None
+        return self.port / max(self.reference, UNIT / 4)
+
 
 def only(what: str, exact: float) -> Measured:
     """Return the measurement of a tensor in float64 alone."""
@@ -167,19 +174,13 @@ def measure(
     if shaken is not None:
         rounded = max(rounded or 0.0, shaken if terms == 1 else sqrt(terms) * (UNIT + shaken))
     known = exact if isinstance(exact, float) or exact is None else error(exact)
-    off = error(port)
-    return Measured(exact=known, port=off, reference=rounded, bitwise=same, what=what, usual=_usual(truth, port, off))
-
-
-def _usual(truth: Array, port: Array | None, error: float | None) -> float:
-    """Return the median of the elements' relative errors, if the array as a whole is far off.
-
-    A coarse arithmetic is off everywhere; single elements are where float32 crosses a kink (the zero of a ReLU).
-    """
-    if port is None or error is None or error <= COARSE or port.shape != truth.shape:
-        return 0.0 if error is None or error <= COARSE else inf
-    some = truth != 0
-    return float(np.median(np.abs(port[some] - truth[some]) / np.abs(truth[some]))) if some.any() else inf
+    off, usual = error(port), 0.0
+    if port is not None and off is not None and off > COARSE:
+        # A coarse arithmetic is off everywhere; single elements are where float32 crosses a kink (the zero of a ReLU).
+        some = truth != 0
+        elements = some.any() and port.shape == truth.shape
+        usual = float(np.median(np.abs(port[some] - truth[some]) / np.abs(truth[some]))) if elements else inf
+    return Measured(exact=known, port=off, reference=rounded, bitwise=same, what=what, usual=usual)
 
 
 def classify(measured: Iterable[Measured]) -> tuple[Closeness, Measured | None]:
@@ -216,13 +217,6 @@ def effective_bits(error: float) -> float:
     Rounding to b bits leaves a relative RMS error of about 2**-b / sqrt(3).
     """
     return -log2(error * 3**0.5) if error > 0 else inf
-
-
-def ratio(one: Measured) -> float | None:
-    """Return the port's float32 error as a multiple of the reference's."""
-    if one.port is None or one.reference is None:
-        return None
-    return one.port / max(one.reference, UNIT / 4) if one.port else 0.0
 
 
 def reason_of(closeness: Closeness, worst: Measured | None) -> str:
