@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
 from types import UnionType
@@ -92,17 +93,12 @@ class PortFile:
 
     @property
     def _starts(self) -> list[int]:
-        """Where each line begins."""
-        starts = [0]
-        for line in self.text.encode().splitlines(keepends=True):
-            starts.append(starts[-1] + len(line))
-        return starts
+        return [0, *accumulate(map(len, self.text.encode().splitlines(keepends=True)))]
 
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         """Return where a node begins and ends, in bytes."""
-        starts = self._starts
-        end = starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
-        return starts[node.lineno - 1] + node.col_offset, end
+        starts, last = self._starts, (node.end_lineno or node.lineno) - 1
+        return starts[node.lineno - 1] + node.col_offset, starts[last] + (node.end_col_offset or 0)
 
     def source(self, node: ast.expr | ast.stmt) -> str:
         """Return what stands where a node does."""
@@ -189,7 +185,13 @@ def arguments_given(source: PortFile, call: ast.Call, edit: CodeEdit) -> list[Sp
     """Return what gives a call arguments, each where it stands now; None where it is given others as one."""
     if any(isinstance(one, ast.Starred) for one in call.args) or any(one.arg is None for one in call.keywords):
         return None
-    values = dict(zip(_positions(call), call.args, strict=False)) | {str(one.arg): one.value for one in call.keywords}
+    # The names of arguments in their order, as Paddle has them.
+    paddle, called = import_module("paddle"), own_name(call.func)
+    rooms = (paddle.optimizer.lr, paddle.optimizer, paddle.nn.functional, paddle.nn, paddle)
+    names = next((list(signature_of(getattr(one, called))) for one in rooms if hasattr(one, called)), [])
+    method = isinstance(call.func, ast.Attribute) and not MODULES.fullmatch(ast.unparse(call.func.value))
+    names = names[1:] if method and called.islower() else names
+    values = dict(zip(names, call.args, strict=False)) | {str(one.arg): one.value for one in call.keywords}
     spans: list[Span] = []
     end = source.span(call)[1] - 1
     before = source.text.encode()[:end].rstrip()
@@ -201,15 +203,6 @@ def arguments_given(source: PortFile, call: ast.Call, edit: CodeEdit) -> list[Sp
         comma = "" if first else " " if before.endswith(b",") else ", "
         spans.append((end, end, f"{comma}{name}={value}"))
     return spans
-
-
-def _positions(call: ast.Call) -> list[str]:
-    """Return the names of a call's arguments in their order, as Paddle has them."""
-    paddle, name = import_module("paddle"), own_name(call.func)
-    rooms = (paddle.optimizer.lr, paddle.optimizer, paddle.nn.functional, paddle.nn, paddle)
-    names = next((list(signature_of(getattr(one, name))) for one in rooms if hasattr(one, name)), [])
-    method = isinstance(call.func, ast.Attribute) and not MODULES.fullmatch(ast.unparse(call.func.value))
-    return names[1:] if method and name.islower() else names
 
 
 def _instead(source: PortFile, call: ast.Call, edit: CodeEdit) -> list[Span] | None:

@@ -268,7 +268,6 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Diagnos
 
 
 def _covers(cause: Diagnosis, finding: Diagnosis) -> bool:
-    """Tell whether a cause names a finding, or explains all its possible effects."""
     if not cause.is_known or finding.port_path not in cause.layers:
         return False
     shows = finding.code != "setting" and finding.effect == "here" and finding.name not in LATER

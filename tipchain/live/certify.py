@@ -121,7 +121,7 @@ def _write(name: str, change: Callable[[Array], Array]) -> Change:
 
 def _one_element(array: Array) -> Array:
     changed = np.array(array)
-    changed.reshape(-1)[array.size // 2] += np.abs(array).mean()
+    changed.flat[array.size // 2] += np.abs(array).mean()
     return changed
 
 

@@ -201,18 +201,17 @@ def grow(verdicts: Iterable[LayerVerdict]) -> Node:
             inner = f"{node.path}.{part}" if node.path else part
             node = node.children.setdefault(part, Node(part, inner))
         node.own.append(verdict)
-    root.children = {name: _shortened(one) for name, one in root.children.items()}
-    return root
 
+    def shortened(node: Node) -> Node:
+        """Let a layer that is nothing but the way to another one share its row."""
+        node.children = {name: shortened(one) for name, one in node.children.items()}
+        if len(node.children) == 1 and not node.own and node is not root:
+            inner = next(iter(node.children.values()))
+            inner.name = f"{node.name}.{inner.name}"
+            return inner
+        return node
 
-def _shortened(node: Node) -> Node:
-    """Let a layer that is nothing but the way to another one share its row."""
-    node.children = {name: _shortened(one) for name, one in node.children.items()}
-    if len(node.children) == 1 and not node.own:
-        inner = next(iter(node.children.values()))
-        inner.name = f"{node.name}.{inner.name}"
-        return inner
-    return node
+    return shortened(root)
 
 
 # The plots of a report: errors along depth, training, learning rates, histograms.
@@ -300,10 +299,10 @@ PAIRS = (
 
 def _both(pair: Pair, curves: Mapping[str, Sequence[float]]) -> Iterator[Chart]:
     count = min(len(curves[pair.reference]), len(curves[pair.port]))
-    reference, port = (list(curves[name][:count]) for name in (pair.reference, pair.port))
-    allowed = list(curves.get(pair.allowed, ()))[:count] if pair.allowed else []
-    steps = range(count)
-    every = max(1, -(-count // ROWS))
+    reference, port, allowed = (
+        list(curves.get(name, ()))[:count] for name in (pair.reference, pair.port, pair.allowed)
+    )
+    steps, every = range(count), max(1, -(-count // ROWS))
     heads = [pair.step, "reference", "port", "difference", *(["allowed"] if allowed else [])]
     rows = []
     for step in (one for one in steps if one % every == 0 or one == count - 1):
@@ -339,7 +338,6 @@ def _both(pair: Pair, curves: Mapping[str, Sequence[float]]) -> Iterator[Chart]:
 
 
 def _apart(pair: Pair, reference: Sequence[float], port: Sequence[float], allowed: Sequence[float]) -> Chart:
-    """Return the distance of two curves, beside the allowed one."""
     apart = [abs(one - other) for one, other in zip(reference, port, strict=True)]
     shown = [*apart, *allowed]
     chart = Chart(

@@ -145,7 +145,6 @@ class Judge:
 
     @property
     def _judged(self) -> dict[str, str]:
-        """The stages of the live models that judge stages of the run, and which."""
         stages, case, mode = self.request.stages, self.request.case, self.request.mode
         judged = {live: one for one in stages if INFO[one].judged_live for live in INFO[one].live}
         if "forward" in judged and mode.trains and stages == choose_stages(case, mode, ()):
@@ -155,7 +154,11 @@ class Judge:
     def _decided(self, report: RunReport, document: JsonObject) -> RunReport:
         rules, judged = self._rules, {PREFLIGHT: PREFLIGHT, **self._judged}
         verdicts = [*_live_verdicts(document, judged)]
-        lacking = self._lacking_outputs(report, document)
+        lacking: list[str] = []  # outputs that the case names and only the reference returns, the port's not recorded
+        if any(one.outcome is Outcome.ERROR and one.subject == "forward/paddle" for one in report.verdicts):
+            names, alone = self.request.case.outputs, document.get("unmatched", {}).get("outputs", ())
+            alone = [one.removesuffix(" (reference only)") for one in alone if one.endswith(" (reference only)")]
+            lacking = [names[int(one)] if one.isdigit() and int(one) < len(names) else one for one in alone]
         for at, one in enumerate(verdicts):
             if lacking and one.outcome is Outcome.PASS and stage_of(one) == "forward":
                 lost = f"the port does not return {', '.join(lacking)}, the reference does"
@@ -199,14 +202,6 @@ class Judge:
             undiagnosed=found.undiagnosed,
             uncompared=tuple(document.get("uncompared", ())),
         )
-
-    def _lacking_outputs(self, report: RunReport, document: JsonObject) -> list[str]:
-        """Return the outputs that the case names and only the reference returns, where the port's could not be recorded."""
-        if not any(one.outcome is Outcome.ERROR and one.subject == "forward/paddle" for one in report.verdicts):
-            return []
-        names, alone = self.request.case.outputs, document.get("unmatched", {}).get("outputs", ())
-        lacking = [one.removesuffix(" (reference only)") for one in alone if one.endswith(" (reference only)")]
-        return [names[int(one)] if one.isdigit() and int(one) < len(names) else one for one in lacking]
 
     def _accepted(
         self, verdicts: tuple[Verdict, ...], found: Diagnosed, document: JsonObject, judged: Mapping[str, str]
@@ -256,7 +251,6 @@ def _untold(failed: set[str]) -> str:
 
 
 def _live_verdicts(document: JsonObject, judged: Mapping[str, str]) -> Iterator[Verdict]:
-    """Yield the verdicts of the live models, by the stages of the run that theirs judge."""
     for live, stage in judged.items():
         if live in document["stages"]:
             outcome, reason = Outcome(document["stages"][live]), document.get("reasons", {}).get(live, "")

@@ -139,10 +139,8 @@ class Lockstep:
 
     def _first_apart(self, losses: Mapping[str, Array]) -> float:
         """Return how far first losses are apart from the reference's, in all."""
-        return abs(
-            sum(float(one.sum()) for one in losses.values())
-            - sum(float(one.sum()) for one in self.losses[0][0].values())
-        )
+        ours, theirs = (sum(float(one.sum()) for one in each.values()) for each in (self.losses[0][0], losses))
+        return abs(theirs - ours)
 
     @property
     def _rounding(self) -> float:
@@ -205,11 +203,10 @@ class Lockstep:
         """Return one loop's tensors beside the model that the other lacks, "" where none are."""
         reference, _, port = ({what: held for what, held in state.items() if len(held) > 1} for state in self.states)
         match = paired(reference, port)
-        for what in (what for what in reference if what not in match):
-            return f"the reference's step keeps {what} beside the model, the port's keeps nothing like it"
-        for what in (what for what in port if what not in match.values()):
-            return f"the port's step keeps {what} beside the model, the reference's keeps nothing like it"
-        return ""
+        alone = [(what, "reference", "port") for what in reference if what not in match]
+        alone += [(what, "port", "reference") for what in port if what not in match.values()]
+        told = "the {1}'s step keeps {0} beside the model, the {2}'s keeps nothing like it"
+        return told.format(*alone[0]) if alone else ""
 
 
 def compare(recipe: Recipe, *, same: bool, excused: bool = False) -> tuple[PieceCheck, int | None]:
@@ -236,7 +233,7 @@ def compare(recipe: Recipe, *, same: bool, excused: bool = False) -> tuple[Piece
             if told := _judge(taken, number, excused=excused):
                 break
         else:
-            number, told = recipe.asked.iterations, _judge_end(taken)
+            number, told = recipe.asked.iterations, _judge_end(taken, recipe.asked.iterations)
     # The first loss of both sides by step, how far it may be off, and learning rates.
     stage, curves = STEP if recipe.steps else "train", dict[str, list[float]]()
     for (expected, actual), allowed in zip(taken.losses, taken.allowed, strict=True):
@@ -252,7 +249,6 @@ def compare(recipe: Recipe, *, same: bool, excused: bool = False) -> tuple[Piece
 
 
 def _judge(taken: Lockstep, number: int, *, excused: bool) -> tuple[Outcome, str] | None:
-    """Return how the trainings end with a step, None where they go on."""
     recipe = taken.recipe
     losses, port_losses = (
         np.concatenate([np.zeros(0), *(one.reshape(-1) for one in held.values())]) for held in taken.losses[-1]
@@ -285,8 +281,8 @@ def _judge(taken: Lockstep, number: int, *, excused: bool) -> tuple[Outcome, str
     return Outcome.FAIL, reason
 
 
-def _judge_end(taken: Lockstep) -> tuple[Outcome, str]:
-    (reference, _, port), steps = taken.states, taken.recipe.asked.iterations
+def _judge_end(taken: Lockstep, steps: int) -> tuple[Outcome, str]:
+    reference, _, port = taken.states
     if not any(_common(tensors, port.get(what, {})) for what, tensors in reference.items()):
         return Outcome.ERROR, "no parameter could be compared"
     moved = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import product
 from math import isfinite
 
@@ -39,223 +40,217 @@ from tipchain.numbers.tolerance import SAME_SINGLE
 
 def judge_other_calls(asked: LiveRequest, results: LiveResults, located: Located) -> tuple[Draws, Draws] | None:
     """Judge the models' other calls while they agree; return the other mode's agreeing draws."""
-    draws = None
-    changed = located.reference.changed or located.port.changed
-    if results.passed("forward") and located.exact and located.comparable and changed:
-        made = located.reference.draws, located.port.draws
-        _judge_buffers(asked, results, located, asked.inputs, made, training=asked.training)
-    if results.agrees and not located.comparable and untold(located, "forward", some_left=True):
-        how = f"in {MODES[asked.training]} mode"
-        _judge_unlike(asked, results, located, how, asked.inputs, training=asked.training)
-    elif results.agrees:
-        draws = _judge_other_mode(asked, results, located)
-    if results.agrees and located.exact:
-        with results.erring("forward"):
-            _judge_single(asked, results, located)
-    if results.agrees and not asked.training and not located.port.draws.made:
-        alike = [one.shape for one in located.reference.outputs] == [one.shape for one in located.port.outputs]
-        for given in asked.others if results.agrees else ():
+    return _OtherCalls(asked=asked, results=results, located=located).judge()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OtherCalls:
+    asked: LiveRequest
+    results: LiveResults
+    located: Located
+
+    def judge(self) -> tuple[Draws, Draws] | None:
+        asked, results, located, draws = self.asked, self.results, self.located, None
+        changed = located.reference.changed or located.port.changed
+        if results.passed("forward") and located.exact and located.comparable and changed:
+            made = located.reference.draws, located.port.draws
+            self._judge_buffers(asked.inputs, made, training=asked.training)
+        if results.agrees and not located.comparable and untold(located, "forward", some_left=True):
+            self._judge_unlike(located, f"in {MODES[asked.training]} mode", asked.inputs, training=asked.training)
+        elif results.agrees:
+            draws = self._judge_other_mode()
+        if results.agrees and located.exact:
             with results.erring("forward"):
-                results.pace.tell("running both models with the other inputs")
-                told = asked.call_both(given, training=False, double=False)
-                if isinstance(told, Refusal):
-                    who, how = "port" if told.by_port else "reference", f"with inputs of shape {told_shapes(given)}"
-                    outcome = Outcome.FAIL if told.by_port else Outcome.ERROR
-                    results.end("forward", outcome, f"{how} the {who} raises: {told.told}")
-                elif told.differs:
-                    _judge_with(asked, results, given, alike=alike)
-        _judge_other_inputs(asked, results, located, alike=alike)
-    return draws
+                self._judge_single()
+        if results.agrees and not asked.training and not located.port.draws.made:
+            for given in asked.others if results.agrees else ():
+                with results.erring("forward"):
+                    results.pace.tell("running both models with the other inputs")
+                    told = asked.call_both(given, training=False, double=False)
+                    if isinstance(told, Refusal):
+                        who, how = "port" if told.by_port else "reference", f"with inputs of shape {told_shapes(given)}"
+                        outcome = Outcome.FAIL if told.by_port else Outcome.ERROR
+                        results.end("forward", outcome, f"{how} the {who} raises: {told.told}")
+                    elif told.differs:
+                        self._judge_with(given)
+            self._judge_other_inputs()
+        return draws
 
+    def _judge_buffers(
+        self, inputs: ModelInputs, draws: tuple[Draws, Draws], *, training: bool, double: bool = True
+    ) -> None:
+        with self.results.erring("forward"):
+            pairs = self.located.matching.pairs
+            verdicts, causes = check_buffers(self.asked, inputs, pairs, draws, training=training, double=double)
+            self.results.report.diagnoses.extend(causes)
+            if verdicts:
+                self.results.take_verdicts(verdicts)
+                self.results.end("forward", *judge(self.located, verdicts, "forward"))
 
-def _judge_buffers(
-    asked: LiveRequest,
-    results: LiveResults,
-    located: Located,
-    inputs: ModelInputs,
-    draws: tuple[Draws, Draws],
-    *,
-    training: bool,
-    double: bool = True,
-) -> None:
-    with results.erring("forward"):
-        verdicts, causes = check_buffers(asked, inputs, located.matching.pairs, draws, training=training, double=double)
-        results.report.diagnoses.extend(causes)
-        if verdicts:
-            results.take_verdicts(verdicts)
-            results.end("forward", *judge(located, verdicts, "forward"))
+    def _judge_other_mode(self) -> tuple[Draws, Draws] | None:
+        asked, results, located = self.asked, self.results, self.located
+        training, mode = (False, "eval") if asked.training else (True, "train")
+        with results.erring("forward"):
+            if results.pace.over:
+                results.add("forward", f"{mode} mode was not compared: {LATE}")
+                return None
+            results.pace.tell(f"running both models in {mode} mode")
+            few = few_of(asked.inputs)
+            batches = (asked.inputs,) if few is None else (few, asked.inputs)
+            for given, double in product(batches, (True, False)[not located.exact :]):
+                told = asked.call_both(given, training=training, double=double)
+                if isinstance(told, Called):
+                    break
+            if isinstance(told, Refusal) and told.fault:
+                self._fail(f"in {mode} mode the port raises, the reference does not: {told.told}", told.path)
+            elif isinstance(told, Refusal):
+                who = "the port does not run in it" if told.by_port else "the reference does not run in it"
+                results.add("forward", f"{mode} mode was not compared: {who}: {told.told}")
+            elif told.apart is None or not told.apart <= max(SAME_SINGLE, located.noise):
+                self._locate_again(given, f"in {mode} mode", training=training)
+            else:
+                if told.changed:
+                    self._judge_buffers(given, told.draws, training=training, double=double)
+                return told.draws
+        return None
 
-
-def _judge_other_mode(asked: LiveRequest, results: LiveResults, located: Located) -> tuple[Draws, Draws] | None:
-    training, mode = (False, "eval") if asked.training else (True, "train")
-    with results.erring("forward"):
+    def _judge_single(self) -> None:
+        """Judge both in float32, as their users run them: a layer may raise there alone, or compute with fewer bits."""
+        asked, results = self.asked, self.results
         if results.pace.over:
-            results.add("forward", f"{mode} mode was not compared: {LATE}")
-            return None
-        results.pace.tell(f"running both models in {mode} mode")
-        few = few_of(asked.inputs)
-        batches = (asked.inputs,) if few is None else (few, asked.inputs)
-        for given, double in product(batches, (True, False)[not located.exact :]):
-            told = asked.call_both(given, training=training, double=double)
-            if isinstance(told, Called):
-                break
-        if isinstance(told, Refusal) and told.fault:
-            why = f"in {mode} mode the port raises, the reference does not: {told.told}"
-            _fail_model(asked, results, why, located, told.path)
-        elif isinstance(told, Refusal):
-            who = "the port does not run in it" if told.by_port else "the reference does not run in it"
-            results.add("forward", f"{mode} mode was not compared: {who}: {told.told}")
-        elif told.apart is None or not told.apart <= max(SAME_SINGLE, located.noise):
-            _locate_again(asked, results, given, f"in {mode} mode", training=training)
-        else:
-            if told.changed:
-                _judge_buffers(asked, results, located, given, told.draws, training=training, double=double)
-            return told.draws
-    return None
-
-
-def _judge_single(asked: LiveRequest, results: LiveResults, located: Located) -> None:
-    """Judge both in float32, as their users run them: a layer may raise there alone, or compute with fewer bits."""
-    if results.pace.over:
-        results.add("forward", f"float32 was not compared: {LATE}")
-        return
-    told = asked.call_both(asked.inputs, training=asked.training, double=False)
-    if isinstance(told, Refusal):
-        why = f"in float32 the port raises, the reference does not: {told.told}"
-        if told.fault:
-            _fail_model(asked, results, why, located, told.path)
-        elif told.by_port:
-            results.add("forward", why)
-        return
-    if located.port.draws.made:
-        return
-    measured = single_outputs(located, *told.made)
-    errors = [one.reference or 0.0 for one in measured]
-    if errors and isfinite(max(errors)):  # of the output that rounds least: a wild one excuses no other
-        results.reach = min(SINGLE_LIMIT * min(errors), BLUNT)
-    coarse = [one for one in measured if classify([one])[0] is Closeness.LOWER_PRECISION]
-    if coarse:
-        _locate_again(asked, results, asked.inputs, "in float32", training=asked.training, single=True)
-    if coarse and results.agrees:
-        reason = reason_of(Closeness.LOWER_PRECISION, coarse[0])
-        results.add("forward", f"in float32 {reason}, of code between layers")
-
-
-def _judge_other_inputs(asked: LiveRequest, results: LiveResults, located: Located, *, alike: bool) -> None:
-    """Judge the models with another batch, with images or sequences resized, and called again.
-
-    One run has all that. What differs is judged in float64.
-    """
-    if results.pace.over:
-        results.add("forward", "other inputs were not compared: out of time")
-        return
-    first = [one.shape for one in asked.inputs.arrays()[:1]]
-    last = any(
-        call.type == "Conv1d" and [one.shape for one in call.inputs[:1]] == first
-        for call in located.reference.trace.calls
-    )
-    with results.erring("forward"), keep_memory():
-        results.pace.tell("running both models with inputs of other sizes")
-        told, raised, refused = None, "", ""
-        for given in other_inputs(asked.inputs, last=last):
-            told = asked.call_both(given, training=False, double=False, before=others(given))
-            if isinstance(told, Called):
-                refused = ""
-                if told.differs:
-                    _judge_with(asked, results, given, alike=alike)
-                break
-            shapes, counts = told_shapes(given), (samples_of(asked.inputs) or 0, samples_of(given) or 0)
-            if told.by_port:
-                why = f"the port raises with inputs of shape {shapes}, the reference does not: {told.told}"
-                # The reference may take such inputs and mean nothing by it, or the port say by itself that it does not.
-                if told.fault and answers(located.reference.outputs, told.made, counts):
-                    _fail_model(asked, results, why, located, told.path)
-                    return
-                raised = raised or why
-            elif not refused:
-                refused = (
-                    f"other inputs were not compared: the reference raises with those of shape {shapes}: {told.told}"
-                )
-        if told is None:
-            refused = "other inputs were not compared: the inputs have no common first axis"
-        results.add("forward", raised or refused)
-
-
-def _judge_with(asked: LiveRequest, results: LiveResults, inputs: ModelInputs, *, alike: bool) -> None:
-    """Judge differences with other sizes or in a second call; ``alike``: outputs had equal shapes."""
-    alone = asked.call_both(inputs, training=False, double=False)
-    if isinstance(alone, Refusal):
-        return
-    if not alone.differs:
-        told = "called a second time, with other values, it gives other outputs: the port keeps something between calls"
-        _fail_model(asked, results, told)
-        return
-    how, filled = f"with inputs of shape {told_shapes(inputs)}", without_zeros(inputs, asked.inputs)
-    if filled is not None:
-        other = asked.call_both(filled, training=False, double=False)
-        if isinstance(other, Called) and not other.differs:
-            how = "with the id 0 in the input"
-    _locate_again(asked, results, inputs, how, training=False)
-    ours, theirs = ([list(each.shape) for each in one] for one in alone.made)
-    if alike and ours != theirs and results.agrees:
-        _fail_model(asked, results, f"{how}: its outputs have other shapes: expected {ours}, actual {theirs}")
-
-
-def _fail_model(
-    asked: LiveRequest, results: LiveResults, reason: str, located: Located | None = None, path: str = ""
-) -> None:
-    """Judge the whole model to be at fault, or the layer at a path of the port's, or the innermost around it with a counterpart."""
-    known = () if located is None else (*located.matching.containers, *located.matching.pairs)
-    calls = {one.port.path: one.reference.path for one in reversed(known)}
-    while path and path not in calls:
-        path = path.rpartition(".")[0]
-    verdict = asked.fault(calls[path] if path else "", path, reason)
-    results.take_verdicts([verdict])
-    results.end("forward", Outcome.FAIL, f"{verdict.port_path or 'the model'} ({verdict.port_type}): {reason}")
-
-
-def _locate_again(
-    asked: LiveRequest, results: LiveResults, inputs: ModelInputs, how: str, *, training: bool, single: bool = False
-) -> None:
-    """Find the layer that does something else in another mode, with other inputs, or in float32, and why."""
-    with closing(Store()) as store, in_mode(asked.sides, asked.models, training=training):
-        locator = asked.locator(store, results.pace, training=training, backward=False, single=single)
-        found = locator.locate(*asked.models, inputs, names=asked.names)
-        outcome, reason = judge(found, [*found.verdicts], "forward")
-        if outcome is Outcome.PASS:
-            differs = _judge_unlike(asked, results, found, how, inputs, training=training)
-            if not differs and any(found.one_sided):
-                results.add("forward", f"{how}: {tell_one_sided(found)}")
+            results.add("forward", f"float32 was not compared: {LATE}")
             return
-        wrong = [one for one in found.verdicts if one.at_fault]
-        unlike = DrawComparer(found, asked.models).unlike()
-        causes, places = explain_draws(found, unlike, training=training), dict[str, str]()
-        if asked.causes and not causes:
-            causes, places = explain_layers(asked, found, wrong, (), store, results.pace)
-        first = placed(asked, found.first, places, found)
-        told = [first if one is found.first and first is not None else one for one in wrong]
-        results.end("forward", outcome, f"{how}: {reason}")
-        results.take_run(told, causes, how)
+        told = asked.call_both(asked.inputs, training=asked.training, double=False)
+        if isinstance(told, Refusal):
+            why = f"in float32 the port raises, the reference does not: {told.told}"
+            if told.fault:
+                self._fail(why, told.path)
+            elif told.by_port:
+                results.add("forward", why)
+            return
+        if self.located.port.draws.made:
+            return
+        measured = single_outputs(self.located, *told.made)
+        errors = [one.reference or 0.0 for one in measured]
+        if errors and isfinite(max(errors)):  # of the output that rounds least: a wild one excuses no other
+            results.reach = min(SINGLE_LIMIT * min(errors), BLUNT)
+        coarse = [one for one in measured if classify([one])[0] is Closeness.LOWER_PRECISION]
+        if coarse:
+            self._locate_again(asked.inputs, "in float32", training=asked.training, single=True)
+        if coarse and results.agrees:
+            reason = reason_of(Closeness.LOWER_PRECISION, coarse[0])
+            results.add("forward", f"in float32 {reason}, of code between layers")
 
+    def _judge_other_inputs(self) -> None:
+        """Judge the models with another batch, with images or sequences resized, and called again.
 
-def _judge_unlike(
-    asked: LiveRequest, results: LiveResults, located: Located, how: str, inputs: ModelInputs, *, training: bool
-) -> bool:
-    """Judge random numbers that cannot be made equal: those of other distributions fail."""
-    if located.comparable:
-        return False
-    unlike = DrawComparer(located, asked.models).unlike()
-    verdicts = judge_draws(unlike, asked.fault)
-    if not verdicts and untold(located, "forward", some_left=True):
-        shown = distributed_otherwise(asked.sides, asked.models, inputs, asked.seed, results.pace, training=training)
-        verdicts = judge_draws(unlike, asked.fault, shown) if shown else []
-        if shown and not verdicts:
-            _fail_model(asked, results, f"{how}: {shown}")
-            return True
-    if not verdicts:
-        results.leave_out(f"{how} the results are {RANDOM}")
-        return False
-    _, reason = judge(located, verdicts, "forward")
-    results.end("forward", Outcome.FAIL, f"{how}: {reason}")
-    results.take_run(verdicts, explain_draws(located, unlike, training=training), how)
-    return True
+        One run has all that. What differs is judged in float64.
+        """
+        asked, results, reference = self.asked, self.results, self.located.reference
+        if results.pace.over:
+            results.add("forward", "other inputs were not compared: out of time")
+            return
+        first = [one.shape for one in asked.inputs.arrays()[:1]]
+        last = any(
+            call.type == "Conv1d" and [one.shape for one in call.inputs[:1]] == first for call in reference.trace.calls
+        )
+        with results.erring("forward"), keep_memory():
+            results.pace.tell("running both models with inputs of other sizes")
+            told, raised, refused = None, "", ""
+            for given in other_inputs(asked.inputs, last=last):
+                told = asked.call_both(given, training=False, double=False, before=others(given))
+                if isinstance(told, Called):
+                    refused = ""
+                    if told.differs:
+                        self._judge_with(given)
+                    break
+                shapes, counts = told_shapes(given), (samples_of(asked.inputs) or 0, samples_of(given) or 0)
+                if told.by_port:
+                    why = f"the port raises with inputs of shape {shapes}, the reference does not: {told.told}"
+                    # The reference may take such inputs and mean nothing by it, or the port say by itself that it does not.
+                    if told.fault and answers(reference.outputs, told.made, counts):
+                        self._fail(why, told.path)
+                        return
+                    raised = raised or why
+                elif not refused:
+                    refused = f"other inputs were not compared: the reference raises with those of shape {shapes}: {told.told}"
+            if told is None:
+                refused = "other inputs were not compared: the inputs have no common first axis"
+            results.add("forward", raised or refused)
+
+    def _judge_with(self, inputs: ModelInputs) -> None:
+        """Judge differences with other sizes or in a second call."""
+        alone = self.asked.call_both(inputs, training=False, double=False)
+        if isinstance(alone, Refusal):
+            return
+        if not alone.differs:
+            told = "called a second time, with other values, it gives other outputs: the port keeps something between calls"
+            self._fail(told)
+            return
+        how, filled = f"with inputs of shape {told_shapes(inputs)}", without_zeros(inputs, self.asked.inputs)
+        if filled is not None:
+            other = self.asked.call_both(filled, training=False, double=False)
+            if isinstance(other, Called) and not other.differs:
+                how = "with the id 0 in the input"
+        self._locate_again(inputs, how, training=False)
+        ours, theirs = ([list(each.shape) for each in one] for one in alone.made)
+        reference, port = self.located.reference, self.located.port
+        alike = [one.shape for one in reference.outputs] == [one.shape for one in port.outputs]
+        if alike and ours != theirs and self.results.agrees:
+            self._fail(f"{how}: its outputs have other shapes: expected {ours}, actual {theirs}")
+
+    def _fail(self, reason: str, path: str = "") -> None:
+        """Judge the whole model to be at fault, or the layer at a path of the port's, or the innermost around it with a counterpart."""
+        known = (*self.located.matching.containers, *self.located.matching.pairs)
+        calls = {one.port.path: one.reference.path for one in reversed(known)}
+        while path and path not in calls:
+            path = path.rpartition(".")[0]
+        verdict = self.asked.fault(calls[path] if path else "", path, reason)
+        self.results.take_verdicts([verdict])
+        told = f"{verdict.port_path or 'the model'} ({verdict.port_type}): {reason}"
+        self.results.end("forward", Outcome.FAIL, told)
+
+    def _locate_again(self, inputs: ModelInputs, how: str, *, training: bool, single: bool = False) -> None:
+        """Find the layer that does something else in another mode, with other inputs, or in float32, and why."""
+        asked, results = self.asked, self.results
+        with closing(Store()) as store, in_mode(asked.sides, asked.models, training=training):
+            locator = asked.locator(store, results.pace, training=training, backward=False, single=single)
+            found = locator.locate(*asked.models, inputs, names=asked.names)
+            outcome, reason = judge(found, [*found.verdicts], "forward")
+            if outcome is Outcome.PASS:
+                differs = self._judge_unlike(found, how, inputs, training=training)
+                if not differs and any(found.one_sided):
+                    results.add("forward", f"{how}: {tell_one_sided(found)}")
+                return
+            wrong = [one for one in found.verdicts if one.at_fault]
+            unlike = DrawComparer(found, asked.models).unlike()
+            causes, places = explain_draws(found, unlike, training=training), dict[str, str]()
+            if asked.causes and not causes:
+                causes, places = explain_layers(asked, found, wrong, (), store, results.pace)
+            first = placed(asked, found.first, places, found)
+            told = [first if one is found.first and first is not None else one for one in wrong]
+            results.end("forward", outcome, f"{how}: {reason}")
+            results.take_run(told, causes, how)
+
+    def _judge_unlike(self, located: Located, how: str, inputs: ModelInputs, *, training: bool) -> bool:
+        """Judge random numbers that cannot be made equal: those of other distributions fail."""
+        if located.comparable:
+            return False
+        asked, results = self.asked, self.results
+        unlike = DrawComparer(located, asked.models).unlike()
+        verdicts = judge_draws(unlike, asked.fault)
+        if not verdicts and untold(located, "forward", some_left=True):
+            shown = distributed_otherwise(
+                asked.sides, asked.models, inputs, asked.seed, results.pace, training=training
+            )
+            verdicts = judge_draws(unlike, asked.fault, shown) if shown else []
+            if shown and not verdicts:
+                self._fail(f"{how}: {shown}")
+                return True
+        if not verdicts:
+            results.leave_out(f"{how} the results are {RANDOM}")
+            return False
+        _, reason = judge(located, verdicts, "forward")
+        results.end("forward", Outcome.FAIL, f"{how}: {reason}")
+        results.take_run(verdicts, explain_draws(located, unlike, training=training), how)
+        return True

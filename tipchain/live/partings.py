@@ -153,7 +153,6 @@ class Watch:
 
     @property
     def _caller(self) -> SourceLine | None:
-        """The innermost line of the user's step."""
         frame: FrameType | None = sys._getframe(1) if self.loop.recipe.steps else None  # noqa: SLF001
         while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in LIBRARIES:
             frame = frame.f_back
@@ -334,7 +333,6 @@ class _Search:
                 yield [*([self.waiting] if self.waiting else []), self._parting("clipping", message, fix, lines)]
 
     def _rates(self, expected: Moment, actual: Moment) -> str:
-        """Return which learning rate differs, with both values, or "" where none does."""
         apart = {
             name: (expected.rates[name], rate)
             for name, rate in actual.rates.items()

@@ -64,8 +64,6 @@ class Predicted:
 
 @dataclass(slots=True, kw_only=True)
 class _Deployed:
-    """One side's deployment code with its copy of the model."""
-
     side: LiveSide
     predict: Function
     model: Model

@@ -256,7 +256,6 @@ def builders_of(path: Path) -> dict[str, tuple[Function, Function]]:
 
 
 def _fits(case: Case, models: Sequence[Model]) -> bool:
-    """Tell whether the port has a tensor for each of the reference's."""
     reference, port = models
     try:
         to_paddle(reference, reference.state_dict(), port, case.weights.names, case.weights.ignore)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache, reduce, wraps
 from typing import Any
@@ -114,10 +114,9 @@ class Recipe:
         layers = dict(side.layers(model))  # a name of Paddle's may have dots
         for pair in self.pairs:
             path = pair.port if number else pair.reference
-            layer: Model = layers.get(path)
-            if layer is None:  # one that stands at several paths comes once
-                layer = reduce(getattr, path.split("."), model)
-            if id(layer) in seen:  # a layer that stands at several paths
+            # One that stands at several paths comes once.
+            layer: Model = layers[path] if path in layers else reduce(getattr, path.split("."), model)
+            if id(layer) in seen:
                 continue
             seen.add(id(layer))
             start = f"{path}." if path else ""
@@ -166,7 +165,6 @@ class Loop:
             self.call = self._open(recipe.steps[number]) if recipe.steps else self._plain()
 
     def _plain(self) -> Callable[[int], object]:
-        """Return a step of forward, loss, backward, clipping, update and schedule."""
         asked, side, model, inputs = self.recipe.asked, self.side, self.model, self._inputs
         self.loss = loss = Precise(side, asked.pieces["loss"][self.number])
         clip, advance = clipping(asked.clips[self.number], model, self.optimizer), stepper(self.schedule)
@@ -206,8 +204,7 @@ class Loop:
         inputs = self._inputs
         args: Nested = inputs.args[0] if len(inputs.args) == 1 else inputs.args
         given = {**({ARGS: args} if inputs.args else {}), **inputs.kwargs}
-        if inputs.labels is not None:
-            given[LABELS] = inputs.labels
+        given |= {} if inputs.labels is None else {LABELS: inputs.labels}
         return with_tensors(self.side, given, double=True)
 
     def step(self, number: int) -> None:
@@ -241,7 +238,6 @@ class Loop:
 
     @contextmanager
     def _context(self, number: int) -> Iterator[None]:
-        """Set the context of a step: float64, its own seed and random numbers, gradients recorded."""
         recipe, side = self.recipe, self.side
         draws = recipe.draws.of_step(number, recipe.drawn.get(number) if self.number else None)
         if not self.number:
@@ -311,14 +307,11 @@ def multiply_rates(optimizer: Optimizer, factor: float) -> None:
 
     @wraps(step)
     def stepped(*args: object, **kwargs: object) -> object:
-        kept = [group["lr"] for group in optimizer.param_groups]
-        for group in optimizer.param_groups:
-            group["lr"] = group["lr"] * factor
-        try:
+        with ExitStack() as stack:
+            for group in optimizer.param_groups:
+                stack.callback(group.update, lr=group["lr"])
+                group["lr"] = group["lr"] * factor
             return step(*args, **kwargs)
-        finally:
-            for group, rate in zip(optimizer.param_groups, kept, strict=True):
-                group["lr"] = rate
 
     optimizer.step = stepped
 

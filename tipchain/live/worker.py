@@ -10,10 +10,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from tipchain.core.blame import UsersError
 from tipchain.core.guard import guarded
@@ -64,8 +64,12 @@ def start_worker(*, ahead: bool, quiet: bool = False) -> Iterator[Worker]:
         ahead: import the frameworks before there is a request.
         quiet: do not say how far it is.
     """
-    with tempfile.TemporaryDirectory(prefix="tipchain-align-") as folder, _own_stderr(quiet) as stderr:
-        progress = None if stderr is None else stderr.fileno()
+    with tempfile.TemporaryDirectory(prefix="tipchain-align-") as folder, ExitStack() as stack:
+        # Another file of this process's standard error, for the other to write how far it is. Its own standard error, which is
+        # number 2 there too, is kept apart for what a message about its end shows.
+        progress: int | None = None
+        with suppress(OSError, ValueError, AttributeError):
+            progress = None if quiet else stack.enter_context(os.fdopen(os.dup(sys.stderr.fileno()), "w")).fileno()
         process = subprocess.Popen(
             [sys.executable, "-m", "tipchain.live.worker", *(["--ahead"] if ahead else [])],
             stdin=subprocess.PIPE,
@@ -142,19 +146,7 @@ class Worker:
         return _ended(self.process.returncode, output)
 
 
-def _own_stderr(quiet: bool) -> AbstractContextManager[TextIO | None]:
-    """Return another file of this process's standard error, for the other to write how far it is; None without one.
-
-    The other's own standard error, which is number 2 there too, is kept apart for what a message about its end shows.
-    """
-    try:
-        return nullcontext() if quiet else os.fdopen(os.dup(sys.stderr.fileno()), "w")
-    except (OSError, ValueError, AttributeError):
-        return nullcontext()
-
-
 def _ended(code: int, output: str) -> Launched:
-    """Say why there is no report."""
     lines = output.strip().splitlines()
     said = "\n".join(line for line in lines if not line.startswith("W"))
     _, marked, message = f"\n{said}".rpartition("\nerror: ")
@@ -240,7 +232,6 @@ def _import_frameworks() -> None:
 
 
 def _of_case(asked: JsonObject, names: NameMap | None) -> dict[str, Any]:
-    """Return the arguments of `tipchain.align` that a case has."""
     from tipchain.live.sources import feed_case, open_case
 
     case, stages = (Path(asked["case"]), asked["mode"]), asked.get("stages")

@@ -19,7 +19,6 @@ from tipchain.explain.locate.runs import TracedRuns
 from tipchain.explain.locate.trace import (
     Call,
     CallKey,
-    NotHeld,
     Store,
     Trace,
     TracedValue,
@@ -282,13 +281,10 @@ class CodeJudge:
         for one in self.matching.pairs:
             if (one.reference.path, one.port.path) == paths:
                 corrections.at_exit(one, self.compare.outputs(one))
-        try:
-            made = self.models.port.rerun(theirs, self.store, self.seed, corrections.leave).outputs
-            apart = [relative(self._array(ours[one.ours]), one.layout.back(made[one.theirs])) for one in self.outputs]
-        except NotHeld:
-            raise
-        except Exception:  # noqa: BLE001  (a model may refuse what it is handed; then nothing is known)
-            apart = []
+        made = self.models.port.rerun(theirs, self.store, self.seed, corrections.leave)
+        ends = () if made is None else made.outputs
+        known = [one for one in self.outputs if one.theirs < len(ends)]
+        apart = [relative(self._array(ours[one.ours]), one.layout.back(ends[one.theirs])) for one in known]
         before = self.outputs_apart()
         taken = any(after > self.noise >= one for after, one in zip(apart, before, strict=False))
         self._elsewhere[paths] = taken or (
@@ -414,12 +410,10 @@ class CodeJudge:
         for call in judged.values():
             links = [TensorLink(number, number, plain(one.shape)) for number, one in enumerate(call.outputs)]
             own.at_exit(CallPair(reference=call, port=call), links)
-        try:
-            note(root.outputs, models.rerun(root, self.store, self.seed, own.leave, enter=enter).outputs)
-        except NotHeld:
-            raise
-        except Exception:  # noqa: BLE001  (a model may refuse to run so; then nothing is known of its rounding)
+        made = models.rerun(root, self.store, self.seed, own.leave, enter=enter)
+        if made is None:
             return {}
+        note(root.outputs, made.outputs)
         return found
 
     def _given(self, number: Literal[0, 1], wanted: Callable[[TracedValue], Array], take: Take) -> bool:
@@ -455,13 +449,7 @@ class CodeJudge:
                     found[(link.ours, link.theirs)[number]] = link.layout.apply_gradient(array) if number else array
             return found
 
-        try:
-            models.rerun(root, self.store, self.seed, leave, start)
-        except NotHeld:
-            raise
-        except Exception:  # noqa: BLE001  (a model may refuse what hooks hand it; then the models' runs must do)
-            return False
-        return True
+        return models.rerun(root, self.store, self.seed, leave, start) is not None
 
     @cached_property
     def steered(self) -> Mapping[int, float]:
@@ -476,7 +464,6 @@ class CodeJudge:
         side = self.models.port.side
 
         def take(pair: CallPair, link: TensorLink, gradient: Tensor) -> Tensor | None:
-            """Note how far a gradient is off, and hand on the reference's in its place."""
             ours, theirs = pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]
             if ours.gradient is None:
                 return None
@@ -558,7 +545,6 @@ class CodeJudge:
         return [replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason, tied=True)]
 
     def _handed(self, receiver: str, ours: TracedValue, theirs: TracedValue) -> str:
-        """Describe a gradient that code hands to a layer: the reference's multiple, or another."""
         layout = self.compare.layout(ours, theirs)
         if layout is not None and ours.gradient is not None and theirs.gradient is not None:
             expected = layout.shared(self.store.get(ours.gradient))
@@ -589,7 +575,6 @@ class CodeJudge:
         return ours, theirs
 
     def _odd_gradients(self, ours: TracedValue, theirs: TracedValue) -> str:
-        """Return the non-finite kind in one gradient of the two alone, else an empty text."""
         expected, actual = (
             0 if one.gradient is None else int(np.count_nonzero(~np.isfinite(self.store.get(one.gradient))))
             for one in (ours, theirs)
@@ -636,7 +621,6 @@ class CodeJudge:
     def _code(
         self, calls: Calls, apart: float, what: str, values: tuple[TracedValue, TracedValue] | None = None
     ) -> LayerVerdict:
-        """Return the verdict about the code of two calls, which takes ``values`` apart."""
         ours, theirs = calls
         odd = "" if values is None else self.compare.nan_in_one(*values)
         size = odd or (f"relative {apart:.3g}" if isfinite(apart) else "")

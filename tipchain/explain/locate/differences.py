@@ -182,7 +182,6 @@ def _told(total: float, *arrays: Array) -> bool:
 
 
 def _lie_across(one: Array, other: Array) -> bool:
-    """Tell whether one of two matrices is kept by rows and the other by columns."""
     flags = one.flags, other.flags
     return one.ndim == 2 and (
         (flags[0].c_contiguous and flags[1].f_contiguous and not flags[1].c_contiguous)

@@ -401,7 +401,6 @@ def measure_gradients(
 
 
 def _gradient(name: str, rerun: Rerun | None, kept: Mapping[str, Laid], shape: tuple[int, ...]) -> Array | None:
-    """Return the gradient that a layer gave a parameter of the reference's, as that keeps it."""
     found = None if rerun is None else rerun.parameters
     if found is None:
         return None

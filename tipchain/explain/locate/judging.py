@@ -134,7 +134,6 @@ class PairJudge(CodeJudge):
         return verdicts if self.equal_nan else self._less_nan(verdicts)
 
     def _judge_layers(self, pairs: Iterable[CallPair], *, hasty: bool) -> dict[int, list[LayerVerdict]]:
-        """Judge each pair by itself while there is time; return the verdicts by the number of the port's call."""
         found: dict[int, list[LayerVerdict]] = {}
         for number, pair in enumerate(pairs):
             if self.pace.over:
@@ -415,7 +414,6 @@ class PairJudge(CodeJudge):
         return judged
 
     def _joined(self, pair: CallPair, verdicts: Sequence[LayerVerdict]) -> list[LayerVerdict]:
-        """Return a pair's verdicts, joined with one side's next step, which they name."""
         (step,) = chain(*pair.then)
         self.joint.append(pair)
         after, _ = pair.then
@@ -437,7 +435,6 @@ class PairJudge(CodeJudge):
         )
 
     def _judge_pair(self, pair: CallPair, inherited: float) -> list[LayerVerdict]:
-        """Return the verdict about forward and, where there are gradients, that about backward."""
         inputs, outputs = self.compare.inputs(pair), self.compare.outputs(pair)
         if not outputs:
             expected, actual = ([list(value.shape) for value in call.outputs] for call in pair.calls)
@@ -594,7 +591,6 @@ class PairJudge(CodeJudge):
     def _measure_gradients(
         self, reruns: tuple[PairReruns, PairReruns], truths: Mapping[str, Array] | None, known: float | None
     ) -> list[Measured]:
-        """Measure the gradients that a layer gives, of a container closer where it is a little off."""
         plain, closer = (
             partial(
                 measure_gradients, one, truths, self._shared.known_layouts(one.pair), known=known, double=self.exact
@@ -614,7 +610,6 @@ class PairJudge(CodeJudge):
         return largest if self.exact and largest <= CONSTANT else None
 
     def _gradients_of(self, pair: CallPair, ends: Literal["inputs", "outputs"]) -> list[float]:
-        """Return how far the gradients of a pair's inputs, or outputs, are apart."""
         ours, theirs = getattr(pair.reference, ends), getattr(pair.port, ends)
         links = self.compare.inputs(pair) if ends == "inputs" else self.compare.outputs(pair)
         return [self.compare.gradients_apart(ours[link.ours], theirs[link.theirs], link.layout) for link in links]

@@ -231,7 +231,6 @@ class Locator:
         return self._located(judge, judge.judge(), inputs)
 
     def _judge_anew(self, inputs: ModelInputs) -> PairJudge:
-        """Return the judge of both; what earlier runs hold is given up."""
         self.store.forget()
         gc.collect()  # the copies of both models
         self._sketches.clear()
@@ -269,7 +268,6 @@ class Locator:
         return self._paired(copies, runs)
 
     def _paired(self, models: BothModels, runs: TracedRuns, noise: float = 0.0) -> PairJudge:
-        """Match the calls of two runs, and return their judge."""
         return PairJudge(
             models=models,
             runs=runs,
@@ -516,7 +514,6 @@ class Locator:
     def _run_model(
         self, side: LiveSide, model: Model, inputs: ModelInputs, *, double: bool, **given: Setting
     ) -> TracedRun:
-        """Run a model, forward alone unless told otherwise; see `run_model`."""
         return run_model(side, model, inputs, self.store, double=double, seed=self.seed, pace=self.pace, **given)
 
     def _close(self, one: TracedValue, other: TracedValue) -> bool:
@@ -537,7 +534,6 @@ class Locator:
 
 
 def _agree(ours: TracedRun, theirs: TracedRun) -> bool:
-    """Tell whether two runs give the same outputs, one by one, as far as both have them."""
     both = list(zip(ours.outputs, theirs.outputs, strict=False))
     return bool(both) and all(relative(one, other) <= SAME_SINGLE for one, other in both)
 

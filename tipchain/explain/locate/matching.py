@@ -133,8 +133,6 @@ def sum_of(prints: Iterable[Print]) -> Print:
 
 
 class _Rest:
-    """The layers that are not paired yet."""
-
     def __init__(self, ours: Sequence[LayerTensors], theirs: Sequence[LayerTensors]) -> None:
         self.ours = {layer.path: layer for layer in ours}
         self.theirs = {layer.path: layer for layer in theirs}
@@ -421,7 +419,6 @@ def _parted_by_gradients(both: list[tuple[Call, Call]], close: Close) -> list[tu
 
 
 def _alike_gradients(one: Call, other: Call, close: Close) -> bool:
-    """Tell whether two calls' inputs and first results have the same gradients, or none."""
     ours, theirs = ([value.gradient for value in (*each.inputs[:1], *each.outputs[:1])] for each in (one, other))
     return len(ours) == len(theirs) and all(
         mine is its if mine is None or its is None else close(TracedValue(mine), TracedValue(its))

@@ -17,6 +17,7 @@ from tipchain.explain.locate.matching import CallPair, LayoutStep, TensorLink
 from tipchain.explain.locate.trace import (
     Call,
     CallKey,
+    NotHeld,
     Store,
     StoredArray,
     Trace,
@@ -286,8 +287,8 @@ class Models:
         leave: Callable[[CallKey, Nested], Nested],
         start: Start | None = None,
         enter: Callable[[CallKey, Nested], None] = lambda *_: None,
-    ) -> Rerun:
-        """Run the whole model on its inputs, with its layers' results replaced.
+    ) -> Rerun | None:
+        """Run the whole model on its inputs, with its layers' results replaced; None where it refuses what it is handed.
 
         Args:
             root: its call of the whole model.
@@ -296,12 +297,20 @@ class Models:
             leave: given which call it was, and its result, returns what stands in place of that; None: it stays.
             start: what backward starts from; None: there is none.
             enter: given which call it is, and what goes in.
+
+        Raises:
+            NotHeld: a tensor that is needed is not held.
         """
         model, inputs = self.layer(""), [store.get(one.stored) for one in root.inputs]
         self.side.clear_gradients(model)
         double, draws = self.double is not None, drawn_again(root, seed)
-        with kept_buffers(self.side, model), each_call(self.side, model, enter, leave):
-            return rerun(self.side, model, root.arguments, inputs, start, double=double, seed=seed, draws=draws)
+        try:
+            with kept_buffers(self.side, model), each_call(self.side, model, enter, leave):
+                return rerun(self.side, model, root.arguments, inputs, start, double=double, seed=seed, draws=draws)
+        except NotHeld:
+            raise
+        except Exception:  # noqa: BLE001  (whatever a user's model raises)
+            return None
 
 
 class BothModels(NamedTuple):

@@ -153,7 +153,6 @@ def _spelled(pair: PairedLayers, one: Trait, side: Literal[0, 1], value: object)
 
 
 def _other_dropout(pair: PairedLayers, ours: LayerKind, theirs: LayerKind, wanted: str) -> Diagnosis | None:
-    """Return the finding where one layer drops elements and the other hands its input on."""
     missing = theirs.name == "Identity"
     if not (ours.drops or theirs.drops) or "Identity" not in (ours.name, theirs.name):
         return None

@@ -74,11 +74,20 @@ def read_paddle(optimizer: Optimizer) -> Iterator[tuple[Tensor, Settings]]:
         if row.name == "Rprop":
             options["etas"] = options["etas"][0]
         for one in parameters:
-            own = {
-                "learning_rate": None if rate is None else rate * rate_factor(optimizer, one),
-                "weight_decay": _paddle_decay(optimizer, group, one),
-            }
-            yield one, _treatment(row, {**own, **options}, as_torch=as_torch)
+            own = getattr(one, "regularizer", None)
+            if _is_adamw(optimizer):  # its decay stands beside the parameter's own regularizer
+                chosen = getattr(optimizer, "_apply_decay_param_fun", None)
+                takes = chosen is None or chosen(one.name)
+                decoupled = group.get("weight_decay", getattr(optimizer, "_weight_decay", 0.0)) if takes else 0.0
+                terms = [("decoupled", decoupled), *_regularizer(own)]
+            elif own is not None:  # before the optimizer's
+                terms = [*_regularizer(own)]
+            else:
+                fused = group.get("regularization_coeff", getattr(optimizer, "_regularization_coeff", 0.0))
+                terms = [("l2", fused), *_regularizer(getattr(optimizer, "regularization", None))]
+            present = None if rate is None else rate * rate_factor(optimizer, one)
+            treated = {"learning_rate": present, "weight_decay": _decay(terms), **options}
+            yield one, _treatment(row, treated, as_torch=as_torch)
 
 
 def _is_paddles(optimizer: object) -> bool:
@@ -91,20 +100,6 @@ def _is_adamw(optimizer: object) -> bool:
 
 def _decay(terms: Iterable[tuple[str, Setting]]) -> Decay:
     return tuple((form, float(plain(coefficient))) for form, coefficient in terms if coefficient)
-
-
-def _paddle_decay(optimizer: Optimizer, group: Options, parameter: Tensor) -> Decay:
-    """Return a parameter's decay: its own regularizer before the optimizer's; AdamW's stands beside it."""
-    own = getattr(parameter, "regularizer", None)
-    if _is_adamw(optimizer):
-        chosen = getattr(optimizer, "_apply_decay_param_fun", None)
-        takes = chosen is None or chosen(parameter.name)
-        coefficient = group.get("weight_decay", getattr(optimizer, "_weight_decay", 0.0))
-        return _decay([*([("decoupled", coefficient)] if takes else []), *_regularizer(own)])
-    if own is not None:
-        return _decay(_regularizer(own))
-    fused = group.get("regularization_coeff", getattr(optimizer, "_regularization_coeff", 0.0))
-    return _decay([("l2", fused), *_regularizer(getattr(optimizer, "regularization", None))])
 
 
 def _regularizer(regularizer: object) -> Iterator[tuple[str, object]]:
@@ -131,9 +126,7 @@ class Treatments:
 
 def compare(ours: Optimizer, theirs: Optimizer, tensors: Iterable[tuple[str, Tensor, Tensor]]) -> Treatments:
     """Compare both treatments of each parameter; of a port's optimizer that tells no parameters nothing is said."""
-    done, port_done = (
-        {id(one): treatment for one, treatment in read} for read in (read_torch(ours), read_paddle(theirs))
-    )
+    done, port_done = ({id(one): told for one, told in read} for read in (read_torch(ours), read_paddle(theirs)))
     matched: list[tuple[str, Settings, Settings]] = []
     port_alone: list[str] = []
     reference_alone: list[str] = []
@@ -184,17 +177,14 @@ def _mending(name: str, wanted: Setting, where: str, rate: float) -> tuple[str, 
     if name == "weight_decay" and not wanted:
         told = f"do not decay{where or ' any parameter'} (`apply_decay_param_fun`, or a group with `weight_decay=0.0`)"
         return told, None
-    value = repr(tidy(wanted))
+    value, taker = repr(tidy(wanted)), " to the optimizer"
     if name == "weight_decay":
         form, coefficient = wanted[0]
         if form == "decoupled":
             return f"use `paddle.optimizer.AdamW` with `weight_decay={coefficient:.9g}`{where}", None
-        value = f"paddle.regularizer.{form.upper()}Decay({coefficient:.9g})"
+        value, taker = f"paddle.regularizer.{form.upper()}Decay({coefficient:.9g})", ""
     edit = CodeEdit(kind="pass", call="", arguments=((name, value),))
-    told = (
-        f"pass `{name}={value}`{where}" if name == "weight_decay" else f"pass `{name}={value}` to the optimizer{where}"
-    )
-    return told, None if name == "learning_rate" and where else edit
+    return f"pass `{name}={value}`{taker}{where}", None if name == "learning_rate" and where else edit
 
 
 def _spell(name: str, value: Setting) -> str:
@@ -208,7 +198,6 @@ def _decay_of(treatment: Settings) -> dict[str, float]:
 
 
 def _class_of(treatment: Settings) -> str:
-    """Return the class of Paddle's that does it."""
     if treatment.kind == "SGD" and treatment.value("momentum"):
         return "Momentum"
     return "AdamW" if _decay_of(treatment).get("decoupled") and treatment.kind == "Adam" else treatment.kind

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
@@ -20,7 +20,7 @@ from tipchain.framework_types import Array, Model, Tensor
 from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_SINGLE
 from tipchain.weights.files import array_of, view_of
 from tipchain.weights.matching import match_models, matchable_layers
-from tipchain.weights.sides import LayerTensors, TensorSlot, assemble, without
+from tipchain.weights.sides import TensorSlot, assemble, without
 from tipchain.weights.structure import group_by
 
 # Which tensor of torch's model is which of the port's, layer by layer, in torch's layout.
@@ -100,7 +100,21 @@ class Tensors:
             both = [(slot, left.pop(slot.leaf, None)) for slot in ours.slots]
             for mine, other in (*both, *((None, slot) for slot in left.values())):
                 self.pairs.append(TensorPair(layers=pair, kind=kind, ours=mine, theirs=other))
-        self.unmatched = self._unmatched(known)
+        # The layers in no pair, with those of their tensors that no layer in a pair has too.
+        taken, port_taken = {pair.reference for pair in known}, {pair.port for pair in known}
+        shared = {id(self.live[slot.name]) for path in taken & references.keys() for slot in references[path].slots}
+        slots = (slot for path in port_taken & ports.keys() for slot in ports[path].slots)
+        shared |= {id(part.tensor) for slot in slots for part in slot.parts}
+        self.unmatched = (
+            without(
+                (one for one in self.layers[0] if one.path not in taken),
+                lambda slot: id(self.live[slot.name]) in shared,
+            ),
+            without(
+                (one for one in self.layers[1] if one.path not in port_taken),
+                lambda slot: slot.fixed or slot.again or all(id(part.tensor) in shared for part in slot.parts),
+            ),
+        )
         if any(pair.ours is None or pair.theirs is None for pair in self.pairs):
             self._pair_across_layers(reference, port, names)
 
@@ -148,22 +162,6 @@ class Tensors:
         self.unmatched = (
             without(reference_only, lambda slot: slot.name in found),
             without(port_only, lambda slot: _first_tensor(slot) in taken),
-        )
-
-    def _unmatched(self, pairs: Sequence[LayerPair]) -> tuple[list[LayerTensors], list[LayerTensors]]:
-        """Return the layers in no pair, with those of their tensors that no layer in a pair has too."""
-        ours, theirs = self.layers
-        mine, its = {pair.reference for pair in pairs}, {pair.port for pair in pairs}
-        shared = {id(self.live[slot.name]) for layer in ours if layer.path in mine for slot in layer.slots}
-        shared |= {
-            id(part.tensor) for layer in theirs if layer.path in its for slot in layer.slots for part in slot.parts
-        }
-        return (
-            without((one for one in ours if one.path not in mine), lambda slot: id(self.live[slot.name]) in shared),
-            without(
-                (one for one in theirs if one.path not in its),
-                lambda slot: slot.fixed or slot.again or all(id(part.tensor) in shared for part in slot.parts),
-            ),
         )
 
     @cached_property
@@ -388,7 +386,6 @@ def _elements(slot: TensorSlot) -> int:
 
 
 def _alone(tensors: Tensors, pair: TensorPair) -> Iterator[Diagnosis]:
-    """Yield the finding about a tensor that only one side has."""
     ours, theirs, path = pair.ours, pair.theirs, pair.layers.port or "the model"
     if ours is not None:
         trained, array, told = tensors.trained(ours), tensors.array(ours), f"{ours.name} {list(ours.shape)}"
@@ -414,34 +411,28 @@ def _alone(tensors: Tensors, pair: TensorPair) -> Iterator[Diagnosis]:
 
 def _joined_otherwise(tensors: Tensors, layers: LayerPair) -> bool:
     """Tell whether the tensors that only one side's layer has, and the unpaired layers in it, hold the same numbers on both sides."""
-    prints: tuple[list[Print], list[Print]] = ([], [])
-    for pair in tensors.pairs:
-        if pair.layers == layers and pair.theirs is None and pair.ours is not None:
-            prints[0].append(print_of(tensors.array(pair.ours)))
-        if pair.layers == layers and pair.ours is None and pair.theirs is not None:
-            prints[1].append(print_of(port_array(pair.theirs)))
-    if any(plain == 0 for _, plain, _ in (*prints[0], *prints[1])):
-        return False  # constants tell nothing
+    both = [(pair.ours, pair.theirs) for pair in tensors.pairs if pair.layers == layers]
+    alone = [one for one, other in both if one and not other], [other for one, other in both if other and not one]
+    sums = []
     for side, (path, read) in enumerate(((layers.reference, tensors.array), (layers.port, port_array))):
+        prints = [print_of(read(slot)) for slot in alone[side]]
+        if any(plain == 0 for _, plain, _ in prints):
+            return False  # constants tell nothing
         inside = [one for one in tensors.unmatched[side] if not path or one.path.startswith(f"{path}.")]
         slots = (slot for one in inside for slot in one.slots if slot.kind == "parameter" and not slot.fixed)
-        prints[side].extend(print_of(read(slot)) for slot in slots)
-    ours, theirs = map(sum_of, prints)
-    return ours == theirs
+        sums.append(sum_of([*prints, *(print_of(read(slot)) for slot in slots)]))
+    return sums[0] == sums[1]
 
 
 def _divided(tensors: Tensors, ours: TensorSlot, theirs: TensorSlot) -> bool:
     """Tell whether one side keeps one tensor of the other's in several, as layers for inputs that the other joins."""
-    expected, actual = tensors.array(ours), port_array(theirs)
-    sides = (
-        (expected, actual, tensors.unmatched[1], port_array),
-        (actual, expected, tensors.unmatched[0], tensors.array),
-    )
-    for whole, part, layers, read in sides:
-        if part.size < whole.size and not is_constant(part) and np.isin(part, whole).all():
-            pieces = [part, *(read(slot) for layer in layers for slot in layer.slots)]
-            return bool(np.isin(whole, np.concatenate([one.reshape(-1) for one in pieces])).all())
-    return False
+    whole, part, layers, read = tensors.array(ours), port_array(theirs), tensors.unmatched[1], port_array
+    if whole.size < part.size:
+        whole, part, layers, read = part, whole, tensors.unmatched[0], tensors.array
+    if part.size == whole.size or is_constant(part) or not np.isin(part, whole).all():
+        return False
+    pieces = [part, *(read(slot) for layer in layers for slot in layer.slots)]
+    return bool(np.isin(whole, np.concatenate([one.reshape(-1) for one in pieces])).all())
 
 
 def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Diagnosis | None:
@@ -498,7 +489,6 @@ def _equal(expected: Array, actual: Array, tolerance: float) -> bool:
 
 
 def _frozen(tensors: Tensors) -> Iterator[Diagnosis]:
-    """Yield the parameters that one side trains and the other does not."""
     for wanted in (True, False):
         both = ((pair.layers, pair.ours, pair.theirs) for pair in tensors.pairs if pair.ours and pair.theirs)
         trained = ((layers, theirs) for layers, ours, theirs in both if tensors.trained(ours) is wanted)
@@ -522,17 +512,16 @@ def _unmatched(tensors: Tensors) -> Iterator[Diagnosis]:
 
     They fail nothing: what they add to the outputs is measured, and a port may well fuse or split layers.
     """
-    for side, layers in enumerate(tensors.unmatched):
-        trained = [layer for layer in layers if any(slot.kind == "parameter" for slot in layer.slots)]
-        if not trained:
-            continue
+    for side, where in enumerate(("torch's model", "the port")):
+        trained = (one for one in tensors.unmatched[side] if any(slot.kind == "parameter" for slot in one.slots))
         names = [layer.path or "the model itself" for layer in trained]
+        if not names:
+            continue
         shown = listed(names, SHOWN)
-        where = "torch's model", "the port"
         yield difference(
             "unmatched-parameters",
             (shown, "") if side == 0 else ("", shown),
-            f"{len(names)} layers of {where[side]} with parameters are in no pair: {shown}",
+            f"{len(names)} layers of {where} with parameters are in no pair: {shown}",
             "name their counterparts (`names`) where structure cannot tell",
             code="parameter",
             effect="none",

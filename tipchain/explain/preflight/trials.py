@@ -230,13 +230,12 @@ class LayerTrial:
         return self.store.get(value.stored) if held else np.random.default_rng(self.seed).standard_normal(value.shape)
 
     def _activates(self, number: Literal[0, 1], call: CallPair) -> bool:
-        """Tell whether a layer's result is given to nothing but layers that are activations."""
-        steps = call.then[number]
-        return all(not one.function and is_activation(self.layers[number][one.name], number) for one in steps)
+        steps, layers = call.then[number], self.layers[number]
+        return all(not one.function and is_activation(layers[one.name], number) for one in steps)
 
     def _acting(self, number: Literal[0, 1], call: CallPair) -> Iterator[tuple[str, Model]]:
         """Yield the activations inside a layer, and the layers that its result is given to."""
-        path = (call.reference, call.port)[number].path
+        path = call.calls[number].path
         for name, one in self.sides[number].layers(self.layers[number][path]):
             if name and is_activation(one, number):
                 yield join(path, name), one
@@ -295,7 +294,6 @@ class LayerTrial:
         return "" if compared else None
 
     def _inputs(self, pair: PairedLayers, call: CallPair) -> Iterator[tuple[str, bool, list[Array]]]:
-        """Yield inputs made to tell, each with its name and whether the layers are in train mode."""
         shapes = [one.shape for one in call.reference.inputs]
         same = shapes == [one.shape for one in call.port.inputs]
         if not shapes or not same or any(np.prod(shape) > LARGEST for shape in shapes):
@@ -324,7 +322,7 @@ class LayerTrial:
         self, number: Literal[0, 1], pair: PairedLayers, call: CallPair, given: Sequence[Array], *, training: bool
     ) -> list[Rerun]:
         """Return a layer's results forward, with gradients, and after a training, until it fails."""
-        side, one = self.sides[number], (call.reference, call.port)[number]
+        side, one = self.sides[number], call.calls[number]
         training = training and self.trained[number].get(one.path, True)
         copied = partial(side.copied, double=True, training=training)
         layer = copied((pair.reference, pair.port)[number])
