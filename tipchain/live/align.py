@@ -36,9 +36,8 @@ from tipchain.live.other_calls import judge_other_calls
 from tipchain.live.pieces import check_loss, check_metrics, check_steps, check_training
 from tipchain.live.places import place_layers, place_pieces
 from tipchain.live.predictions import check_predictions
-from tipchain.live.report import AlignmentReport
+from tipchain.live.report import AlignmentReport, LiveResults
 from tipchain.live.request import DATA_STAGES, METRIC_STAGE, MODES, PREDICT, STAGES, STEP, LiveRequest, Predict, Step
-from tipchain.live.results import LiveResults
 from tipchain.weights.given_names import check_names, with_ignored
 
 Builder = Function

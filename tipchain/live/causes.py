@@ -17,9 +17,8 @@ from tipchain.explain.locate.trace import Store
 from tipchain.explain.locate.verdicts import LayerVerdict
 from tipchain.explain.preflight.construction import every_path
 from tipchain.facts.layers import KINDS
-from tipchain.live.report import AlignmentReport
+from tipchain.live.report import AlignmentReport, LiveResults
 from tipchain.live.request import LiveRequest
-from tipchain.live.results import LiveResults
 from tipchain.numbers.tolerance import EXPLAINED
 from tipchain.weights.sides import join
 from tipchain.weights.structure import group_by

@@ -18,9 +18,8 @@ from tipchain.explain.preflight.trials import LayerTrial
 from tipchain.framework_types import Model
 from tipchain.frameworks.randomness import attributes
 from tipchain.live.layers import locate
-from tipchain.live.report import AlignmentReport
+from tipchain.live.report import AlignmentReport, LiveResults
 from tipchain.live.request import LiveRequest
-from tipchain.live.results import LiveResults
 
 
 def check_construction(

@@ -17,9 +17,8 @@ from tipchain.explain.locate.matching import LayerPair, hands_on
 from tipchain.explain.locate.other_runs import Called
 from tipchain.explain.locate.trace import Store
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
-from tipchain.live.report import count_all
+from tipchain.live.report import LiveResults, count_all
 from tipchain.live.request import LiveRequest
-from tipchain.live.results import LiveResults
 from tipchain.numbers.tolerance import ROUGH, SAME_SINGLE
 
 SHOWN_OUTPUTS = 4

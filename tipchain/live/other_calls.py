@@ -10,13 +10,13 @@ from math import isfinite
 from tipchain.core.machine import keep_memory
 from tipchain.core.progress import LATE
 from tipchain.errors import Outcome
-from tipchain.explain.locate.distributions import distributed_otherwise
 from tipchain.explain.locate.locate import Located, single_outputs
 from tipchain.explain.locate.other_runs import (
     Called,
     DrawComparer,
     Refusal,
     answers,
+    distributed_otherwise,
     explain_draws,
     in_mode,
     judge_draws,
@@ -32,9 +32,8 @@ from tipchain.frameworks.randomness import Draws
 from tipchain.live.buffers import check_buffers
 from tipchain.live.causes import explain_layers, placed
 from tipchain.live.layers import judge, tell_one_sided, untold
-from tipchain.live.report import BLUNT
+from tipchain.live.report import BLUNT, LiveResults
 from tipchain.live.request import MODES, RANDOM, LiveRequest
-from tipchain.live.results import LiveResults
 from tipchain.numbers.tolerance import SAME_SINGLE
 
 

@@ -18,8 +18,8 @@ from tipchain.frameworks.randomness import Draws
 from tipchain.live.layers import without_double
 from tipchain.live.lockstep import compare
 from tipchain.live.partings import loop_causes
+from tipchain.live.report import LiveResults
 from tipchain.live.request import MODES, RANDOM, LiveRequest
-from tipchain.live.results import LiveResults
 from tipchain.live.training import Recipe
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from tests.explain.preflight.samples import CHANGED, EQUAL
-from tipchain.explain.preflight.construction import check_layers
-from tipchain.explain.preflight.paired import PairedLayers
+from tipchain.explain.preflight.construction import PairedLayers, check_layers
 from tipchain.facts.layers import KINDS, kind_of
 
 

@@ -7,8 +7,7 @@ import pytest
 from live_nets import model
 
 from tipchain.explain.locate.matching import LayerPair, pair_layers
-from tipchain.explain.preflight.construction import check_flags
-from tipchain.explain.preflight.paired import PairedLayers
+from tipchain.explain.preflight.construction import PairedLayers, check_flags
 from tipchain.explain.preflight.parameters import Tensors, check_parameters
 
 

@@ -24,7 +24,7 @@ from tipchain.explain.preflight.optimizers import (
     read_paddle,
     read_torch,
 )
-from tipchain.explain.preflight.settings import OPTIMIZER, Path, explaining
+from tipchain.explain.preflight.schedules import OPTIMIZER, Path, explaining
 from tipchain.facts.optimizers import BY_NAME
 from tipchain.framework_types import Array
 from tipchain.frameworks.paddle_ import parameter_groups

@@ -15,8 +15,17 @@ from tipchain.core.blame import one_line
 from tipchain.errors import Outcome
 from tipchain.explain.causes.optimizer_builders import Opened, TrainingPair, build_torch_schedule, open_both
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run, of_piece
-from tipchain.explain.preflight.schedules import as_call, build, differences, has_functions, read
-from tipchain.explain.preflight.settings import SCHEDULER, SettingDifference, Settings, explaining
+from tipchain.explain.preflight.schedules import (
+    SCHEDULER,
+    SettingDifference,
+    Settings,
+    as_call,
+    build,
+    differences,
+    explaining,
+    has_functions,
+    read,
+)
 from tipchain.framework_types import Array, Schedule
 from tipchain.frameworks import Updates
 from tipchain.numbers.tolerance import SAME_DOUBLE, SAME_SINGLE

@@ -9,7 +9,7 @@ from types import ModuleType
 
 from tipchain.core.language import listed
 from tipchain.explain.findings import CodeEdit
-from tipchain.explain.preflight.settings import OPTIMIZER, SettingDifference, Settings, shown
+from tipchain.explain.preflight.schedules import OPTIMIZER, SettingDifference, Settings, shown
 from tipchain.facts.optimizers import ABSENT, BY_CLASS, BY_NAME, OptimizerKind
 from tipchain.facts.settings import plain, same, tidy
 from tipchain.framework_types import Optimizer, Options, Setting, Tensor

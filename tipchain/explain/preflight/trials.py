@@ -23,8 +23,7 @@ from tipchain.explain.locate.other_runs import in_mode
 from tipchain.explain.locate.rerun import NotReplayed, Rerun, rerun_layer, steps_after
 from tipchain.explain.locate.trace import NotHeld, Store, TracedValue
 from tipchain.explain.locate.verdicts import FINE
-from tipchain.explain.preflight.construction import alike, check_layers, every_path, name_of, place_of
-from tipchain.explain.preflight.paired import PairedLayers
+from tipchain.explain.preflight.construction import PairedLayers, alike, check_layers, every_path, name_of, place_of
 from tipchain.facts.layers import is_activation
 from tipchain.framework_types import Array, Model
 from tipchain.frameworks.live_models import Sides
