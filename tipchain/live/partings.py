@@ -24,9 +24,8 @@ from tipchain.framework_types import Array, Function, Nested, Tensor
 from tipchain.frameworks.paddle_ import PaddleUpdates, own_schedule, parameter_groups
 from tipchain.frameworks.randomness import attributes
 from tipchain.frameworks.torch_ import TorchUpdates
-from tipchain.live.lockstep import Apart, Lockstep, paired, tensors_apart
 from tipchain.live.request import STEP
-from tipchain.live.training import Loop, Recipe, State, held_by
+from tipchain.live.training import Apart, Lockstep, Loop, Recipe, State, held_by, paired, tensors_apart
 from tipchain.numbers.tolerance import EXPLAINED, SAME_SINGLE, TINY
 from tipchain.weights.sides import assemble
 

@@ -36,10 +36,8 @@ from tipchain.explain.locate.differences import distance
 from tipchain.explain.locate.trace import put_back, take_out
 from tipchain.framework_types import Array, Function, Model, Nested, Options
 from tipchain.frameworks.live_models import LiveSide
-from tipchain.live.arguments import as_callable, required
-from tipchain.live.lockstep import FACTOR
-from tipchain.live.request import PREDICT, LiveRequest
-from tipchain.live.training import shake
+from tipchain.live.request import PREDICT, LiveRequest, as_callable, required
+from tipchain.live.training import FACTOR, shake
 from tipchain.numbers.tolerance import UNIT
 
 

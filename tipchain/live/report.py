@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,17 +95,16 @@ def count(what: str, expected: Array, actual: Array) -> Histogram:
 
 def count_all(located: Located, store: Store, first: LayerVerdict | None) -> list[Histogram]:
     """Return the histograms of the first divergence's tensors and of the models' outputs, as the runs gave them."""
-    found = [] if first is None else list(_of_layer(located, store, first))
-    names = located.port.output_names
-    for name, expected, actual in zip(names, located.reference.outputs, located.port.outputs, strict=False):
-        found += _pair(f"output {name} of the model", expected, actual)
-        if len(found) >= 2 * TENSORS:
-            break
-    return found
+    names = (f"output {name} of the model" for name in located.port.output_names)
+    outputs = zip(names, located.reference.outputs, located.port.outputs, strict=False)
+    pairs = chain(() if first is None else _of_layer(located, store, first), outputs)
+    fitting = ((arrange(expected, actual), what, expected, actual) for what, expected, actual in pairs if expected.size)
+    found = (count(what, one.transpose(axes), other) for axes, what, one, other in fitting if axes is not None)
+    return [*islice(found, 2 * TENSORS)]
 
 
-def _of_layer(located: Located, store: Store, first: LayerVerdict) -> Iterator[Histogram]:
-    """Yield the histograms of a layer's outputs, or, of a fault in backward, of its inputs' gradients.
+def _of_layer(located: Located, store: Store, first: LayerVerdict) -> Iterator[tuple[str, Array, Array]]:
+    """Yield a layer's outputs, or, of a fault in backward, its inputs' gradients, each with its name.
 
     Those of the model itself are none: its outputs come anyway.
     """
@@ -123,12 +123,7 @@ def _of_layer(located: Located, store: Store, first: LayerVerdict) -> Iterator[H
     place = f"of {theirs.path}" + (f", call {theirs.turn}" if theirs.turn else "")
     for name, one, other in list(zip(names, *tensors, strict=False))[:TENSORS]:
         if isinstance(one, StoredArray) and isinstance(other, StoredArray):
-            yield from _pair(f"{what} {name} {place}", store.get(one), store.get(other))
-
-
-def _pair(what: str, expected: Array, actual: Array) -> list[Histogram]:
-    axes = arrange(expected, actual)
-    return [] if axes is None or not expected.size else [count(what, expected.transpose(axes), actual)]
+            yield f"{what} {name} {place}", store.get(one), store.get(other)
 
 
 LINES = 20

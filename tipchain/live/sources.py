@@ -22,8 +22,7 @@ from tipchain.frameworks import Framework
 from tipchain.frameworks.base import checking, make_optimizer, resolve
 from tipchain.frameworks.paddle_ import PaddleFramework
 from tipchain.frameworks.torch_ import TorchFramework
-from tipchain.live.arguments import read_arrays
-from tipchain.live.request import DATA_STAGES, METRIC_STAGE
+from tipchain.live.request import DATA_STAGES, METRIC_STAGE, read_arrays
 from tipchain.modes import parse_mode
 from tipchain.numbers.dumps import read_npz
 from tipchain.parity.case import LABEL, SIDES, Case, load_case, open_builder

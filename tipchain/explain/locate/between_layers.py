@@ -202,6 +202,12 @@ class CodeJudge:
         self.compare = Comparer(self.store, (*ours.values, *theirs.values))
         self.outputs = tuple(self.compare.results(ours.values, theirs.values, ours.output_names, theirs.output_names))
 
+    @property
+    def roots(self) -> CallPair:
+        """The calls of the models themselves."""
+        reference, port = self.runs.traces
+        return CallPair(reference=reference.calls[0], port=port.calls[0])
+
     def code_before(self, pair: CallPair, apart: float) -> LayerVerdict:
         """Return the verdict about the code that gave the pair other tensors though all layers before agree."""
         worst = max(self.compare.inputs(pair), default=None, key=partial(self._apart, pair))
@@ -217,8 +223,7 @@ class CodeJudge:
         link = next(iter(outputs[apart.index(worst) :]), None)
         ours, theirs = (run.values for run in self.runs)
         values = None if link is None else (ours[link.ours], theirs[link.theirs])
-        reference, port = self.runs.traces
-        roots = reference.calls[0], port.calls[0]
+        roots = self.roots.calls
         calls = self._block_at_fault(None) or (roots if values is None else self._culprits(values, roots))
         what = "makes another output"
         if link is None and len(ours) == len(theirs):  # of another shape

@@ -142,7 +142,9 @@ def _blocks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
     """Yield the elements of arrays of one shape in float64, side by side, few enough at a time for a cache."""
     if not arrays[0].size:
         return
-    arrays = tuple(_parts(one) for one in arrays)
+    arrays = tuple(  # of complex numbers the real and imaginary parts side by side
+        np.ascontiguousarray(one).reshape(-1).view(one.real.dtype) if one.dtype.kind == "c" else one for one in arrays
+    )
     if all(one.size <= BLOCK and one.dtype == np.float64 and one.flags.c_contiguous for one in arrays):
         yield tuple(one.reshape(-1) for one in arrays)
         return
@@ -199,13 +201,6 @@ def _tiles(one: Array, other: Array) -> Iterator[tuple[Array, Array]]:
         for column in range(0, columns, TILE):
             place = slice(row, row + TILE), slice(column, column + TILE)
             yield one[place], other[place].copy(order="K")
-
-
-def _parts(array: Array) -> Array:
-    """Return the real and imaginary parts of complex numbers side by side; anything else as it is."""
-    if array.dtype.kind != "c":
-        return array
-    return np.ascontiguousarray(array).reshape(-1).view(array.real.dtype)
 
 
 def _squares(values: Array) -> float:
@@ -289,7 +284,11 @@ class PortLayout:
     @property
     def permutes(self) -> bool:
         """Whether it is nothing but another order of axes."""
-        return self.split == self.expected and tuple(self.split[axis] for axis in self.axes) == self.actual
+        return self.split == self.expected and self._turned == self.actual
+
+    @property
+    def _turned(self) -> Axes:
+        return tuple(self.split[axis] for axis in self.axes)
 
     def apply(self, array: Array) -> Array:
         """Return an array of the reference's as the port lays it out; of another order of axes, one sample may do."""
@@ -328,16 +327,14 @@ class PortLayout:
 
     def _axes(self) -> tuple[int, ...]:
         """Return the shape of the reference's tensor in the port's order; that of the port where it only merges axes."""
-        moved = tuple(self.split[axis] for axis in self.axes)
-        return moved if prod(moved) != prod(self.actual) else self.actual
+        return self._turned if prod(self._turned) != prod(self.actual) else self.actual
 
     def _moved(self, array: Array) -> Array:
         return array.reshape(self.split).transpose(self.axes).reshape(self._axes())
 
     def _unmoved(self, array: Array) -> Array:
-        moved = tuple(self.split[axis] for axis in self.axes)
-        if array.size == prod(moved):
-            return array.reshape(moved).transpose(np.argsort(self.axes)).reshape(self.expected)
+        if array.size == prod(self._turned):
+            return array.reshape(self._turned).transpose(np.argsort(self.axes)).reshape(self.expected)
         return array.reshape(array.shape[array.ndim - len(self.expected) :])
 
     def _reduced(self, array: Array, *, first: bool = False) -> Array:

@@ -232,9 +232,7 @@ class PairJudge(CodeJudge):
                 apart = [] if self.gradients_apart <= ROUGH else self._shared.beyond(ROUGH, share=1.0)
                 unsure = any(one.closeness is Closeness.NOT_COMPARABLE for one in (*done.forward, *done.backward))
                 if not changed and unsure and apart:
-                    reference, port = self.runs.traces
-                    roots = reference.calls[0], port.calls[0]
-                    changed = [self._parameter(apart[0], roots, "gives parameters other gradients")]
+                    changed = [self._parameter(apart[0], self.roots.calls, "gives parameters other gradients")]
                 done.backward += changed
                 done.loose |= {} if apart else {id(one): inf for one in changed}
         verdicts = (*done.forward, *reversed(done.backward))
@@ -276,7 +274,7 @@ class PairJudge(CodeJudge):
             while is_given_nan(theirs) and ours.parent is not None and theirs.parent is not None:
                 ours, theirs = reference.calls[ours.parent], port.calls[theirs.parent]
             return CallPair(reference=ours, port=theirs)
-        return CallPair(reference=reference.calls[0], port=port.calls[0])
+        return self.roots
 
     def _influence(self, values: Sequence[TracedValue], links: Sequence[TensorLink], apart: float | None) -> float:
         """Return the change of backward's start by the reference's tensors that are ``apart``, relative."""
@@ -361,10 +359,8 @@ class PairJudge(CodeJudge):
     def cuts_off(self, code: Call, behind: CallPair) -> LayerVerdict:
         """Return the verdict about code of the port's that hands the model's inputs no gradient from a pair."""
         containers = (one for one in self.matching.containers if one.port.key == code.key)
-        reference, port = self.runs.traces
-        roots = CallPair(reference=reference.calls[0], port=port.calls[0])
         reason = f"its own code hands the model's inputs no gradient from {behind.port.path or 'the model'}, the reference one"
-        return self._verdict(next(containers, roots), "backward", 0.0, Closeness.DIFFERS, None, reason)
+        return self._verdict(next(containers, self.roots), "backward", 0.0, Closeness.DIFFERS, None, reason)
 
     def parting(self) -> int | None:
         """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""
@@ -422,17 +418,17 @@ class PairJudge(CodeJudge):
 
     def _weighed(self, pair: CallPair, verdict: LayerVerdict) -> LayerVerdict:
         """Return a verdict in the light of the random numbers that both calls drew, and of what the whole model makes of them."""
-        if pair.whole and verdict.at_fault and self.ends_elsewhere(pair):
-            return verdict.not_comparable(
-                "it ends at another call than its counterpart: with that one's results the model is further off"
-            )
-        draws = self.runs.port.draws
-        alike = draws.comparable(pair.reference.drawn, pair.port.drawn) and not draws.mixed(pair.port.drawn)
-        if alike or not verdict.at_fault:
+        if not verdict.at_fault:
             return verdict
-        return verdict.not_comparable(
-            "random, not comparable: its random numbers cannot be made those of the reference"
+        if pair.whole and self.ends_elsewhere(pair):
+            told = "it ends at another call than its counterpart: with that one's results the model is further off"
+            return verdict.not_comparable(told)
+        draws, told = (
+            self.runs.port.draws,
+            "random, not comparable: its random numbers cannot be made those of the reference",
         )
+        alike = draws.comparable(pair.reference.drawn, pair.port.drawn) and not draws.mixed(pair.port.drawn)
+        return verdict if alike else verdict.not_comparable(told)
 
     def _judge_pair(self, pair: CallPair, inherited: float) -> list[LayerVerdict]:
         inputs, outputs = self.compare.inputs(pair), self.compare.outputs(pair)

@@ -35,15 +35,7 @@ class PairedLayers(NamedTuple):
         return self.reference_path, self.port_path
 
 
-def axes_comparable(pair: PairedLayers, one: object, other: object) -> bool:
-    """Tell whether two axes may be compared: the layouts are the same, and both count from the same end."""
-    if pair.shapes is not None:
-        ours, theirs = pair.shapes
-        return ours == theirs
-    return len({value < 0 for value in (one, other) if isinstance(value, int)}) < 2
-
-
-def orders_comparable(pair: PairedLayers) -> bool | None:
+def _orders_comparable(pair: PairedLayers) -> bool | None:
     """Tell how two sequence layers are given their batches: alike (True), the other way round (False), unknown (None)."""
     if pair.shapes is None or any(len(shape) != 3 for shape in pair.shapes):
         return None
@@ -55,7 +47,7 @@ def orders_comparable(pair: PairedLayers) -> bool | None:
     return False if ours == (theirs[1], theirs[0], theirs[2]) else None
 
 
-def never_alike(one: LayerKind, other: LayerKind) -> bool:
+def _never_alike(one: LayerKind, other: LayerKind) -> bool:
     """Tell whether layers of two kinds are no substitutes for each other, whatever they are made with."""
     names = {one.name, other.name}
     if one.family == other.family and (one.family in ("activation", "recurrent") or (one.drops and other.drops)):
@@ -66,7 +58,7 @@ def never_alike(one: LayerKind, other: LayerKind) -> bool:
     return "BatchNorm" in names and bool(names & {"LayerNorm", "GroupNorm", "InstanceNorm"})
 
 
-def computes_the_same(pair: PairedLayers, kinds: tuple[LayerKind, LayerKind]) -> bool:
+def _computes_the_same(pair: PairedLayers, kinds: tuple[LayerKind, LayerKind]) -> bool:
     """Tell whether two layers of different kinds do nothing, or are pools of the same windows."""
     layers = list(zip((pair.reference, pair.port), kinds, pair.shapes or (None, None), strict=True))
     if all(kind.name == "Identity" or (kind.drops and layer.p == 0) for layer, kind, _ in layers):
@@ -146,7 +138,7 @@ def check_layers(pairs: Iterable[PairedLayers]) -> Iterator[Diagnosis]:
                 )
         elif ours is theirs:
             yield from _compare(pair, ours)
-        elif not own and not computes_the_same(pair, (ours, theirs)):  # a user's own forward is judged by its results
+        elif not own and not _computes_the_same(pair, (ours, theirs)):  # a user's own forward is judged by its results
             reference, port = f"nn.{type(pair.reference).__name__}", f"nn.{type(pair.port).__name__}"
             # Of the kind's classes in Paddle the one of as many axes.
             names = {one.lower(): one for one in ours.classes[1]}
@@ -159,7 +151,7 @@ def check_layers(pairs: Iterable[PairedLayers]) -> Iterator[Diagnosis]:
                 f"make {place_of(pair)} a `{wanted}`",
                 code="structure",
                 paths=pair.paths,
-                effect="elsewhere" if never_alike(ours, theirs) else "none",
+                effect="elsewhere" if _never_alike(ours, theirs) else "none",
                 edit=CodeEdit(kind="make", call=type(pair.port).__name__, written=wanted),
             )
             yield _other_dropout(pair, ours, theirs, wanted) or other
@@ -171,11 +163,15 @@ def _compare(pair: PairedLayers, kind: LayerKind) -> Iterator[Diagnosis]:
         return
     for one in kind.properties:
         expected, actual = _read(pair, one, 0), _read(pair, one, 1)
-        comparable = not one.sized or pair.shapes is None or sorted(pair.shapes[0]) == sorted(pair.shapes[1])
-        if UNTOLD in (expected, actual) or not (axes_comparable(pair, expected, actual) if one.axis else comparable):
+        ours, theirs = pair.shapes or ((), ())
+        comparable = not one.sized or sorted(ours) == sorted(theirs)
+        if one.axis:  # the layouts are the same, and both count from the same end
+            ends = {value < 0 for value in (expected, actual) if isinstance(value, int)}
+            comparable = ours == theirs and (pair.shapes is not None or len(ends) < 2)
+        if UNTOLD in (expected, actual) or not comparable:
             continue
         if one.code == "time-order":
-            if orders_comparable(pair) is not (expected != actual):
+            if _orders_comparable(pair) is not (expected != actual):
                 continue
         elif same(expected, actual, one.slack):
             continue
@@ -199,10 +195,9 @@ def _compare(pair: PairedLayers, kind: LayerKind) -> Iterator[Diagnosis]:
 
 
 def _read(pair: PairedLayers, one: Trait, side: Literal[0, 1]) -> Setting:
-    layer = (pair.reference, pair.port)[side]
     shape = None if pair.shapes is None else pair.shapes[side]
     try:
-        return one.readers[side](layer, shape)
+        return one.readers[side]((pair.reference, pair.port)[side], shape)
     except (AttributeError, TypeError, ValueError):  # a user's subclass that keeps its settings in another way
         return UNTOLD
 

@@ -347,14 +347,11 @@ def _flows(gradient: Array | None) -> bool:
 
 
 def _apart(one: Rerun, other: Rerun) -> bool:
-    if len(one.outputs) != len(other.outputs) or any(map(_differ, one.outputs, other.outputs)):
-        return True
-    if any(a is not None and b is not None and _differ(a, b) for a, b in zip(one.inputs, other.inputs, strict=True)):
-        return True
+    """Tell whether a result or gradient of the port's differs from the reference's, if that is finite."""
     expected, actual = one.parameters or {}, other.parameters or {}
-    return any(_differ(expected[name], actual[name]) for name in expected.keys() & actual.keys())
-
-
-def _differ(one: Array, other: Array) -> bool:
-    """Tell whether the port's differ from the reference's, if those are finite."""
-    return bool(np.isfinite(one).all()) and not relative_arranged(one, other) <= ROUGH
+    gradients = [(expected[name], actual[name]) for name in expected.keys() & actual.keys()]
+    gradients += [(a, b) for a, b in zip(one.inputs, other.inputs, strict=False) if a is not None and b is not None]
+    return len(one.outputs) != len(other.outputs) or any(
+        bool(np.isfinite(ours).all()) and not relative_arranged(ours, theirs) <= ROUGH
+        for ours, theirs in (*zip(one.outputs, other.outputs, strict=True), *gradients)
+    )
