@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import Any
 
@@ -189,11 +188,8 @@ def loop_causes(recipe: Recipe, step: int) -> tuple[Diagnosis, ...]:
     gap = _gap(taken.start, taken.states)
     # The first parting; after one before an update, that of the update's gradients too.
     partings = search.found or [one for one in (search.waiting or search.returned,) if one]
-    if (
-        recipe.steps
-        and partings
-        and (told := _statements(recipe, search.number, partings[0], search.ends.get(partings[0].message)))
-    ):
+    ends = search.ends.get(partings[0].message) if recipe.steps and partings else None
+    if ends is not None and (told := _statements(recipe, search.number, partings[0], ends)):
         return (told,)
     for at, parting in enumerate(partings):
         if gap > SAME_SINGLE and parting.name in LENT:
@@ -212,10 +208,8 @@ def loop_causes(recipe: Recipe, step: int) -> tuple[Diagnosis, ...]:
     return tuple(partings[:1])
 
 
-def _statements(recipe: Recipe, number: int, parting: Diagnosis, ends: tuple[Array, Array] | None) -> Diagnosis | None:
+def _statements(recipe: Recipe, number: int, parting: Diagnosis, ends: tuple[Array, Array]) -> Diagnosis | None:
     """Return the statements where two steps part before their losses or writes; None: not known."""
-    if ends is None:
-        return None
     loops = recipe.open()
     for earlier in range(number):
         for loop in loops:
@@ -224,11 +218,9 @@ def _statements(recipe: Recipe, number: int, parting: Diagnosis, ends: tuple[Arr
     for program, loop in zip(programs, loops, strict=True):
         program.run(partial(loop.step, number))
     told = explain_programs(programs, ends, STEP, parting.message)
-    return (
-        None
-        if told is None
-        else replace(told, name=parting.name, fix=parting.fix if parting.name == "kept" else told.fix)
-    )
+    if told is None:
+        return None
+    return replace(told, name=parting.name, fix=parting.fix if parting.name == "kept" else told.fix)
 
 
 def _gap(start: State, states: tuple[State, State, State]) -> float:
@@ -238,10 +230,10 @@ def _gap(start: State, states: tuple[State, State, State]) -> float:
     for what, other in paired(reference, port).items():
         before = start.get(what, {})
         moved = max((distance(before[name], one) for name, one in reference[what].items() if name in before), default=0)
-        for name, one in reference[what].items():
-            actual = port[other].get(name)
-            if actual is not None and actual.shape == one.shape and moved:
-                gaps.append(min(distance(one, actual) / moved, 1e6))
+        fitting = ((one, port[other].get(name)) for name, one in reference[what].items() if moved)
+        gaps += [
+            min(distance(one, two) / moved, 1e6) for one, two in fitting if two is not None and two.shape == one.shape
+        ]
     return float(np.linalg.norm(gaps))
 
 
@@ -316,7 +308,15 @@ class _Search:
         for updates in zip(*held, strict=False):
             expected, _, actual = updates
             places = expected.place, actual.place
-            if rates := self._rates(expected, actual):
+            apart_rates = {
+                name: (expected.rates[name], rate)
+                for name, rate in actual.rates.items()
+                if abs(rate - expected.rates.get(name, rate)) > SAME_SINGLE * abs(rate)
+            }
+            for name, (rate, port_rate) in [*apart_rates.items()][:1]:
+                rates = f"the learning rate of {name} is {port_rate:.9g} in the port, {rate:.9g} in the reference"
+                if len(apart_rates) == len(actual.rates) and len(set(apart_rates.values())) == 1:
+                    rates = f"the learning rate is {port_rate:.9g} in the port, {rate:.9g} in the reference"
                 fix, stepped = "give the port's optimizer and schedule the reference's learning rates", ""
                 counts = actual.scheduled, expected.scheduled
                 if counts[0] != counts[1]:
@@ -330,18 +330,6 @@ class _Search:
                 fix = "unscale and clip the port's gradients between backward and the update as the reference does"
                 lines = self._lines(r"^(?!\s*def ).*(clip|unscale)", else_at=places)
                 yield [*([self.waiting] if self.waiting else []), self._parting("clipping", message, fix, lines)]
-
-    def _rates(self, expected: Moment, actual: Moment) -> str:
-        apart = {
-            name: (expected.rates[name], rate)
-            for name, rate in actual.rates.items()
-            if abs(rate - expected.rates.get(name, rate)) > SAME_SINGLE * abs(rate)
-        }
-        for name, (rate, port_rate) in apart.items():
-            if len(apart) < len(actual.rates) or len(set(apart.values())) > 1:
-                return f"the learning rate of {name} is {port_rate:.9g} in the port, {rate:.9g} in the reference"
-            return f"the learning rate is {port_rate:.9g} in the port, {rate:.9g} in the reference"
-        return ""
 
     def _after_update(self, number: int) -> Iterator[Diagnosis]:
         if missing := self.taken.missing():
@@ -358,17 +346,12 @@ class _Search:
                 yield self._parting("kept", message, fix, lines)
             elif apart.name.replace(":", ".").lstrip(".") in self.reference.loop.slots():
                 fix = "compare the optimizers' arguments, and what else both steps write to the parameters"
-                yield self._parting(
-                    "parameters",
-                    f"after step {number} {told}, though learning rates and gradients agree",
-                    fix,
-                    (last, port_last),
-                )
+                message = f"after step {number} {told}, though learning rates and gradients agree"
+                yield self._parting("parameters", message, fix, (last, port_last))
             else:
                 fix = "call the port's layers as often, and in the mode, in which the reference's are called"
-                yield self._parting(
-                    "buffers", f"after step {number} {told}, though gradients and parameters agree", fix, (None, None)
-                )
+                message = f"after step {number} {told}, though gradients and parameters agree"
+                yield self._parting("buffers", message, fix, (None, None))
 
     def _gradients_apart(self, *held: Gradients) -> list[Apart]:
         """Return the tensors that are apart of the reference's, the moved one's and the port's; a missing one is zero."""
@@ -377,11 +360,8 @@ class _Search:
 
     def _parting(self, code: str, message: str, fix: str, places: Places) -> Diagnosis:
         """Return a parting as a cause, with both sides' lines."""
-        lines = [
-            f"{who} {Path(place.file).name}:{place.line} `{place.code}`"
-            for who, place in zip(SIDE_NAMES, places, strict=True)
-            if place is not None
-        ]
+        both = zip(SIDE_NAMES, places, strict=True)
+        lines = [f"{who} {place.short} `{place.code}`" for who, place in both if place is not None]
         return Diagnosis(
             code="parting",
             name=code,

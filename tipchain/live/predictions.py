@@ -88,9 +88,8 @@ class _Deployed:
             pairs = zip(replaced[number], tensors, strict=True)
             made = [(self.side.tensor(one, gradient=False), two.dtype) for one, two in pairs]
             paddle = self.side.name == "paddle"
-            return open_fields(
-                put_back(structure, [one.astype(kind) if paddle else one.to(kind) for one, kind in made])
-            )
+            cast = [one.astype(kind) if paddle else one.to(kind) for one, kind in made]
+            return open_fields(put_back(structure, cast))
 
         self.side.seed(self.seed)
         with self.side.recording(gradient=False):
@@ -163,12 +162,9 @@ def _first_apart(ours: Leaves, theirs: Leaves, drifted: Leaves) -> str | None:
     """Return the first entry of two results that is further apart than rounding of the parameters allows, with both values."""
     only = [path for path in ours if path not in theirs], [path for path in theirs if path not in ours]
     if any(only):
-        said = [
-            f"{', '.join(map(repr, names[:3]))} only in the {who}'s"
-            for who, names in zip(SIDE_NAMES, only, strict=True)
-            if names
-        ]
-        return f"the results have other entries: {'; '.join(said)}"
+        shown = ((who, ", ".join(map(repr, names[:3]))) for who, names in zip(SIDE_NAMES, only, strict=True))
+        said = "; ".join(f"{names} only in the {who}'s" for who, names in shown if names)
+        return f"the results have other entries: {said}"
     for path, one in ours.items():
         near, drift = drifted.get(path, one), 0.0
         if is_numeric(one) and is_numeric(near):
@@ -191,18 +187,15 @@ def _where(
     said, causes = [], list[Iterator[Diagnosis]]()
     before, after = _before(both, raws, found), _after(both, raws, found)
     if any(first in off for off in before.apart.values()):
-        said.append("the models get different inputs: the cause is in the code before the model")
-        causes.append(before.causes())
+        said += ["the models get different inputs: the cause is in the code before the model"]
+        causes += [before.causes()]
     if after is not None and after.apart:
-        said.append(
+        said += [
             "given the reference's outputs, the port's code makes other results of them: the cause is in the code after the model"
-        )
-        causes.append(after.causes())
-    if not said:
-        said.append(
-            "both models get the same inputs, and equal outputs give equal results: the cause is in the model; see the other stages"
-        )
-    return "; ".join(said), chain(*causes)
+        ]
+        causes += [after.causes()]
+    told = "both models get the same inputs, and equal outputs give equal results: the cause is in the model; see the other stages"
+    return "; ".join(said or [told]), chain(*causes)
 
 
 def _before(

@@ -248,10 +248,8 @@ class Loop:
         if not self.number:
             recipe.drawn[number] = draws
         seed, casts = recipe.asked.seed + number, recipe.steps is not None
-        with (
-            conditions(side, double=True, seed=seed, draws=draws, gradient=True, casts=casts),
-            side.framework.any_precision(),
-        ):
+        context = conditions(side, double=True, seed=seed, draws=draws, gradient=True, casts=casts)
+        with context, side.framework.any_precision():
             yield
 
     def _gather(self, value: object, name: str, found: dict[str, dict[str, Array]], seen: set[int], depth: int) -> None:
@@ -378,9 +376,8 @@ class Apart:
         """Return the element that is furthest apart, with both values."""
         name = self.words(paths)
         if self.expected.shape != self.actual.shape:
-            return (
-                f"{name} has shape {list(self.actual.shape)} in the port, {list(self.expected.shape)} in the reference"
-            )
+            shapes = list(self.actual.shape), list(self.expected.shape)
+            return f"{name} has shape {shapes[0]} in the port, {shapes[1]} in the reference"
         index = np.unravel_index(int(np.argmax(np.abs(self.expected * 1.0 - self.actual))), self.expected.shape)
         at = f"[{', '.join(map(str, index))}]" if self.expected.size > 1 else ""
         values = [f"{one[index] * 1.0:.9g}" for one in (self.actual, self.expected)]
@@ -598,13 +595,12 @@ def _judge_end(taken: Lockstep, steps: int) -> tuple[Outcome, str]:
     reference, _, port = taken.states
     if not any(_common(tensors, port.get(what, {})) for what, tensors in reference.items()):
         return Outcome.ERROR, "no parameter could be compared"
-    moved = (
-        distance(before, reference[what][name])
-        for what, tensors in taken.start.items()
-        for name, before in tensors.items()
-        if name in reference.get(what, {})
+    ends = (
+        (before, reference.get(what, {}).get(name))
+        for what, held in taken.start.items()
+        for name, before in held.items()
     )
-    if not any(moved):
+    if not any(distance(before, after) for before, after in ends if after is not None):
         return Outcome.ERROR, f"proves nothing: no tensor moved in {steps} steps; pass more iterations"
     return Outcome.PASS, _equal(taken, steps)
 
@@ -635,11 +631,8 @@ def tensors_apart(
 ) -> list[Apart]:
     """Return the tensors that are further apart than the moved reference's allow, the worst first."""
     both = {name: (reference[name], port[name]) for name in _common(reference, port)}
-    off = {
-        name: apart
-        for name, (one, other) in both.items()
-        if not (apart := distance(one, other)) <= SAME_DOUBLE * rms(one)
-    }
+    apart_all = {name: distance(*two) for name, two in both.items()}
+    off = {name: apart for name, apart in apart_all.items() if not apart <= SAME_DOUBLE * rms(both[name][0])}
     steps = {name: distance(start[name], one) if name in start else 0.0 for name, one in reference.items() if off}
     scale = max(steps.values(), default=0.0)
     found = []

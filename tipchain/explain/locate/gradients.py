@@ -11,17 +11,7 @@ from math import inf, prod
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.explain.locate.differences import (
-    PortLayout,
-    distance,
-    equal,
-    layouts,
-    orders,
-    plain,
-    relative,
-    rms,
-    squeezed_as,
-)
+from tipchain.explain.locate.differences import PortLayout, distance, equal, layouts, orders, relative, rms, squeezed_as
 from tipchain.explain.locate.matching import CallPair, LayerPair, print_of
 from tipchain.explain.locate.rerun import BothModels, PairReruns, Rerun
 from tipchain.explain.locate.runs import LargeWeight
@@ -128,26 +118,20 @@ def values_of(side: LiveSide, layer: Model) -> Mapping[str, Array]:
 
 def laid_otherwise(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> dict[str, Laid]:
     """Return how a layer of the port keeps each parameter of the reference's that it keeps otherwise: their values tell."""
-    same = {name for name, one in ours.items() if name in theirs and _holds(plain(one.shape), one, theirs[name])}
+    found: dict[str, Laid] = {}
+    same = {name for name, one in ours.items() if name in theirs and equal(one, theirs[name])}
     rest = {name: other for name, other in theirs.items() if name not in same}
-    return {
-        name: found for name, one in ours.items() if name not in same and (found := _find(name, one, rest)) is not None
-    }
-
-
-def _find(name: str, values: Array, others: Mapping[str, Array]) -> Laid | None:
-    """Return which array holds the same values in another layout: the one of that name, or the only one."""
-    shape, told = values.shape, []
-    for other, array in others.items():
-        turned = [PortLayout(shape, shape, axes, shape) for axes in orders(shape, array.shape)]
-        fitting = turned if shape == array.shape else layouts(shape, array.shape)
-        told += [Laid(other, layout) for layout in fitting if _holds(layout, values, array)]
-    named = [one for one in told if one.name == name]
-    return next(iter(named or (told if len({one.name for one in told}) == 1 else [])), None)
-
-
-def _holds(layout: PortLayout, expected: Array, actual: Array) -> bool:
-    return expected.size == actual.size and equal(layout.apply(expected), actual)
+    for name, values in ((name, one) for name, one in ours.items() if name not in same):
+        # Which array holds the same values in another layout: the one of that name, or the only one.
+        shape, told = values.shape, list[Laid]()
+        for other, array in ((other, one) for other, one in rest.items() if one.size == values.size):
+            turned = [PortLayout(shape, shape, axes, shape) for axes in orders(shape, array.shape)]
+            fitting = turned if shape == array.shape else layouts(shape, array.shape)
+            told += [Laid(other, layout) for layout in fitting if equal(layout.apply(values), array)]
+        told = [one for one in told if one.name == name] or told
+        if len({one.name for one in told}) == 1:
+            found[name] = told[0]
+    return found
 
 
 def users_of(layers: Iterable[Model]) -> Counter[int]:
@@ -166,17 +150,17 @@ def large_weights(
     sides: Sides, models: tuple[Model, Model], pairs: Iterable[LayerPair]
 ) -> tuple[list[LargeWeight], list[LargeWeight]]:
     """Return the weights of both sides' own linear layers and convolutions that are large, trained and used by one layer."""
-    layers = [dict(side.layers(model)) for side, model in zip(sides, models, strict=True)]
-    users = users_of(layer for found in layers for layer in found.values())
     ours: list[LargeWeight] = []
     theirs: list[LargeWeight] = []
+    layers, port_layers = (dict(side.layers(model)) for side, model in zip(sides, models, strict=True))
+    users = users_of([*layers.values(), *port_layers.values()])
     for pair in pairs:
-        both: list[Model] = [found.get(path) for found, path in zip(layers, (pair.reference, pair.port), strict=True)]
+        both: list[Model] = [layers.get(pair.reference), port_layers.get(pair.port)]
         if not all(has_own_weight(one, PROJECTED, users) and not has_hooks(one) for one in both):  # hooks may use it
             continue
         one, other = (layer.weight for layer in both)
         shape, port_shape, turned = tuple(one.shape), tuple(other.shape), one.ndim == 2
-        trained = all(side.takes_gradient(each) for side, each in zip(sides, (one, other), strict=True))
+        trained = sides.reference.takes_gradient(one) and sides.port.takes_gradient(other)
         if prod(shape) >= LARGE and shape == (port_shape[::-1] if turned else port_shape) and trained:
             ours.append(LargeWeight(name=pair.reference, path=pair.reference, turned=False))
             theirs.append(LargeWeight(name=pair.reference, path=pair.port, turned=turned))
@@ -201,10 +185,8 @@ class SharedParameters:
             raise NotHeld
         self._models, self._projected = models, found
         self._found: list[Shared] = []
-        self._largest: dict[int, float | None] = {}
         self._layouts: dict[int, Mapping[str, Laid]] = {}
-        for pair in pairs:
-            self._largest[pair.port.number] = self._compare(pair)
+        self._largest = {pair.port.number: self._compare(pair) for pair in pairs}
 
     def largest(self, pair: CallPair) -> float | None:
         """Return how far the gradients of a pair's parameters are apart, relative; None where there are none."""
@@ -248,8 +230,8 @@ class SharedParameters:
         for name, values in left.items():
             if name not in laid and not (name in theirs and equal(values, theirs[name])):
                 continue
-            one, found = gradients.get(name), port_gradients.get(laid[name].name if name in laid else name)
-            other = laid[name].layout.back(found) if name in laid and found is not None else found
+            one = gradients.get(name)
+            other = laid[name].arranged(port_gradients) if name in laid else port_gradients.get(name)
             one = np.zeros_like(other) if one is None and other is not None else one
             other = np.zeros_like(one) if other is None and one is not None else other
             path, pair = next(((path, one) for path, one in around.items() if name.startswith(path)), ("", None))
@@ -293,14 +275,15 @@ class SharedParameters:
     def _apart(
         self, pair: CallPair, ours: Mapping[str, Array], theirs: Mapping[str, Array], largest: float = 0.0
     ) -> float:
+        def between(one: Array, other: Array | None) -> float | None:
+            return None if other is None else distance(one, squeezed_as(other, one.shape))
+
         sizes = {name: rms(one) for name, one in ours.items()}
         least, found = SAME_SINGLE * max([largest, *sizes.values()]), []
         for name, one in ours.items():
-            apart = _between(one, theirs.get(name))
-            size = max(sizes[name], least)
-            if apart is None or apart > ROUGH * size:
-                told = self.layouts(pair).get(name)
-                again = None if told is None else _between(one, told.arranged(theirs))
+            apart, size = between(one, theirs.get(name)), max(sizes[name], least)
+            if (apart is None or apart > ROUGH * size) and name in (layouts := self.layouts(pair)):
+                again = between(one, layouts[name].arranged(theirs))
                 apart = apart if again is None else again
             if apart is not None:
                 self._found.append(Shared(pair, name, apart, sizes[name]))
@@ -323,10 +306,6 @@ class SharedParameters:
             calls = zip(self._models, pair.calls, strict=True)
             self._layouts[number] = laid_otherwise(*(values_of(one.side, call.layer) for one, call in calls))
         return self._layouts[number]
-
-
-def _between(one: Array, other: Array | None) -> float | None:
-    return None if other is None else distance(one, squeezed_as(other, one.shape))
 
 
 # The errors of the gradients that a layer gives its inputs and its parameters.

@@ -452,14 +452,14 @@ class Tracer:
         twin = None if self._other is None else self._other.of(tensor, array)
         value = TracedValue(self._store.put(array)) if twin is None else TracedValue(twin[1], twin=twin[0])
         self._known[id(tensor)] = (weakref.ref(tensor), version, value)
-        self._side.on_gradient(tensor, lambda gradient: self._keep(value, gradient))
-        return value
 
-    def _keep(self, value: TracedValue, gradient: object) -> None:
-        array, found = self._side.view(gradient), None
-        if self._other is not None and value.twin is not None:
-            found = self._other.gradient(value.twin, array)
-        value.gradient = found or self._store.put(array)
+        def keep(gradient: Tensor) -> None:
+            given = self._side.view(gradient)
+            found = None if self._other is None or twin is None else self._other.gradient(twin[0], given)
+            value.gradient = found or self._store.put(given)
+
+        self._side.on_gradient(tensor, keep)
+        return value
 
 
 # Tensors of one run found again in the other's, so that what both hold alike is held once.

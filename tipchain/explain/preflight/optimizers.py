@@ -177,14 +177,15 @@ def _mending(name: str, wanted: Setting, where: str, rate: float) -> tuple[str, 
     if name == "weight_decay" and not wanted:
         told = f"do not decay{where or ' any parameter'} (`apply_decay_param_fun`, or a group with `weight_decay=0.0`)"
         return told, None
-    value, taker = repr(tidy(wanted)), " to the optimizer"
+    value = repr(tidy(wanted))
     if name == "weight_decay":
         form, coefficient = wanted[0]
         if form == "decoupled":
             return f"use `paddle.optimizer.AdamW` with `weight_decay={coefficient:.9g}`{where}", None
-        value, taker = f"paddle.regularizer.{form.upper()}Decay({coefficient:.9g})", ""
-    edit = CodeEdit(kind="pass", call="", arguments=((name, value),))
-    return f"pass `{name}={value}`{taker}{where}", None if name == "learning_rate" and where else edit
+        value = f"paddle.regularizer.{form.upper()}Decay({coefficient:.9g})"
+        return f"pass `{name}={value}`{where}", CodeEdit(kind="pass", call="", arguments=((name, value),))
+    edit = None if name == "learning_rate" and where else CodeEdit(kind="pass", call="", arguments=((name, value),))
+    return f"pass `{name}={value}` to the optimizer{where}", edit
 
 
 def _spell(name: str, value: Setting) -> str:
