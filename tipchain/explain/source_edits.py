@@ -241,9 +241,8 @@ def _ordered(source: PortFile, call: ast.Call, edit: CodeEdit) -> list[Span] | N
     listed = call.args[0] if call.args else None
     if not isinstance(listed, ast.List | ast.Tuple) or len(listed.elts) != len(edit.order):
         return None
-    return [
-        (*source.span(one), source.source(listed.elts[at])) for one, at in zip(listed.elts, edit.order, strict=True)
-    ]
+    places = zip(listed.elts, edit.order, strict=True)
+    return [(*source.span(one), source.source(listed.elts[at])) for one, at in places]
 
 
 SPANS: dict[str, Callable[[PortFile, ast.Call, CodeEdit], list[Span] | None]] = {

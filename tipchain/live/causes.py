@@ -270,9 +270,8 @@ def _covers(cause: Diagnosis, finding: Diagnosis) -> bool:
     if not cause.is_known or finding.port_path not in cause.layers:
         return False
     shows = finding.code != "setting" and finding.effect == "here" and finding.name not in LATER
-    return cause.says(finding) or (
-        shows and (cause.explained or 0.0) >= EXPLAINED and not DESCRIBING & {cause.code, cause.name}
-    )
+    explains = (cause.explained or 0.0) >= EXPLAINED and not DESCRIBING & {cause.code, cause.name}
+    return cause.says(finding) or (shows and explains)
 
 
 def grave(findings: Sequence[Diagnosis]) -> list[Diagnosis]:

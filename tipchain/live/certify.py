@@ -98,11 +98,8 @@ def _of_layer(layer: Model) -> Iterator[tuple[str, str, Change]]:
             yield "transposed-weight", f"its square {name} is transposed", transposed
         yield "scaled-weight", f"its {name} is 0.1 % larger", _write(name, lambda one: one * np.float32(1.001))
         yield "wrong-elements", f"one element of its {name} is another", _write(name, _one_element)
-        yield (
-            "frozen-parameters",
-            f"its {name} is frozen",
-            lambda one: setattr(getattr(one, name), "stop_gradient", True),
-        )
+        told = f"its {name} is frozen"
+        yield "frozen-parameters", told, lambda one: setattr(getattr(one, name), "stop_gradient", True)
     if "bias" in own and float(abs(own["bias"]).max()) > 0:
         yield "missing-bias", "its bias is zero", _write("bias", np.zeros_like)
 
@@ -178,9 +175,8 @@ class Certificate:
             seen = sum(one.caught for one in ones)
             stages = ", ".join(dict.fromkeys(stage for one in ones for stage in one.stages))
             lines.append(f"  {seen:>3} of {len(ones):<3} {code}" + (f": {stages}" if stages else ""))
-        lines += (
-            f"not caught: {fault.port_path}: {fault.what} ({fault.code})" for fault in self.planted if not fault.caught
-        )
+        missed = (fault for fault in self.planted if not fault.caught)
+        lines += (f"not caught: {fault.port_path}: {fault.what} ({fault.code})" for fault in missed)
         return "\n".join(lines)
 
 

@@ -118,9 +118,8 @@ def detail_sections(report: AlignmentReport) -> Iterator[PageSection]:
     if curves:
         yield PageSection("curves", "Training", curves)
     if report.histograms:
-        yield PageSection(
-            "histograms", "Differences of tensors", [(one.what, _histogram(one)) for one in report.histograms]
-        )
+        histograms = [(one.what, _histogram(one)) for one in report.histograms]
+        yield PageSection("histograms", "Differences of tensors", histograms)
     if any(report.unmatched.values()):
         yield PageSection("unmatched", "Layers in no pair", report.unmatched)
     if report.numbers:
@@ -299,9 +298,8 @@ PAIRS = (
 
 def _both(pair: Pair, curves: Mapping[str, Sequence[float]]) -> Iterator[Chart]:
     count = min(len(curves[pair.reference]), len(curves[pair.port]))
-    reference, port, allowed = (
-        list(curves.get(name, ()))[:count] for name in (pair.reference, pair.port, pair.allowed)
-    )
+    names = pair.reference, pair.port, pair.allowed
+    reference, port, allowed = (list(curves.get(name, ()))[:count] for name in names)
     steps, every = range(count), max(1, -(-count // ROWS))
     heads = [pair.step, "reference", "port", "difference", *(["allowed"] if allowed else [])]
     rows = []

@@ -164,12 +164,10 @@ def judge(located: Located, verdicts: Sequence[LayerVerdict], direction: str) ->
         apart = untold(located, direction, some_left=True) if seen else ""
         return (Outcome.FAIL, f"{apart}{late}") if apart else (Outcome.ERROR, some)
     if not compared and not located.alike:
-        why = next(
-            (f"{one.port_path}: {one.reason}" for one in verdicts), "no layer of one model was found in the other"
-        )
-        outside = (
-            f"; the outputs are {max(located.outputs):.3g} apart" if located.outputs and located.comparable else ""
-        )
+        reasons = (f"{one.port_path}: {one.reason}" for one in verdicts)
+        why = next(reasons, "no layer of one model was found in the other")
+        known = located.outputs and located.comparable
+        outside = f"; the outputs are {max(located.outputs):.3g} apart" if known else ""
         return Outcome.ERROR, f"nothing was compared: {why}{outside}"
     apart = untold(located, direction, some_left=bool(left))
     if apart and located.comparable:

@@ -230,10 +230,9 @@ def _gap(start: State, states: tuple[State, State, State]) -> float:
     for what, other in paired(reference, port).items():
         before = start.get(what, {})
         moved = max((distance(before[name], one) for name, one in reference[what].items() if name in before), default=0)
-        fitting = ((one, port[other].get(name)) for name, one in reference[what].items() if moved)
-        gaps += [
-            min(distance(one, two) / moved, 1e6) for one, two in fitting if two is not None and two.shape == one.shape
-        ]
+        pairs = ((one, port[other].get(name)) for name, one in reference[what].items() if moved)
+        fitting = ((one, two) for one, two in pairs if two is not None and two.shape == one.shape)
+        gaps += [min(distance(*two) / moved, 1e6) for two in fitting]
     return float(np.linalg.norm(gaps))
 
 

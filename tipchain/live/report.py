@@ -189,9 +189,8 @@ class AlignmentReport:
     @property
     def headline(self) -> str:
         """The verdict in one line: PASS, FAIL, or ERROR or SKIP where there is none, with the number of compared layers."""
-        layers = len(
-            {(one.reference_path, one.turn) for one in self.layers if one.closeness is not Closeness.NOT_COMPARABLE}
-        )
+        compared = (one for one in self.layers if one.closeness is not Closeness.NOT_COMPARABLE)
+        layers = len({(one.reference_path, one.turn) for one in compared})
         errors = [name for name, outcome in self.stages.items() if outcome is Outcome.ERROR]
         if self.passed:
             words = "PASS: the port is the reference"

@@ -247,10 +247,9 @@ def builders_of(path: Path) -> dict[str, tuple[Function, Function]]:
         specs = {side: getattr(case.sides[side], name, "") for side in SIDES}
         if all(specs.values()):
             with suppress(InputError):
-                reference, port = (
-                    resolve(spec, case.root, side, compat=case.sides[side].compat) for side, spec in specs.items()
-                )
-                found[piece] = reference, port
+                compat = {side: case.sides[side].compat for side in SIDES}
+                made = [resolve(spec, case.root, side, compat=compat[side]) for side, spec in specs.items()]
+                found[piece] = made[0], made[1]
     return found
 
 
@@ -321,9 +320,8 @@ def open_callables(
             lacking.setdefault(stage, f"not compared: it needs {next(iter(lacking))}")
             continue
         try:
-            given = tuple(
-                None if spec == NONE else resolve(spec, root, side) for side, spec in zip(SIDES, specs, strict=True)
-            )
+            both = zip(SIDES, specs, strict=True)
+            given = tuple(None if spec == NONE else resolve(spec, root, side) for side, spec in both)
         except InputError as error:  # the layers are compared all the same
             lacking[stage] = "; ".join(line.strip() for line in str(error).splitlines())
             continue

@@ -129,9 +129,8 @@ class Recipe:
             held = dict(side.framework.parameters(layer, {}, shared=shared))
             held |= side.framework.buffers(layer, {}) if number else own
             inner = {f"{name}." for name, _ in layer.named_children()}
-            found[pair.reference] = {
-                name: array for name, array in held.items() if name[: name.find(".") + 1] not in inner
-            }
+            own = {name: array for name, array in held.items() if name[: name.find(".") + 1] not in inner}
+            found[pair.reference] = own
         return found
 
 

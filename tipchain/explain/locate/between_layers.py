@@ -34,6 +34,7 @@ from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGL
 from tipchain.weights.structure import group_by
 
 Calls = tuple[Call, Call]
+Values = tuple[TracedValue, TracedValue]
 
 
 SHIFT = SAME_SINGLE
@@ -211,9 +212,8 @@ class CodeJudge:
     def code_before(self, pair: CallPair, apart: float) -> LayerVerdict:
         """Return the verdict about the code that gave the pair other tensors though all layers before agree."""
         worst = max(self.compare.inputs(pair), default=None, key=partial(self._apart, pair))
-        calls = self._block_at_fault(pair) or self._giving(
-            pair, (0, 0) if worst is None else (worst.ours, worst.theirs)
-        )
+        numbers = (0, 0) if worst is None else (worst.ours, worst.theirs)
+        calls = self._block_at_fault(pair) or self._giving(pair, numbers)
         values = None if worst is None else (pair.reference.inputs[worst.ours], pair.port.inputs[worst.theirs])
         return self._code(calls, apart, f"gives {pair.port.path or 'the model'} something else", values)
 
@@ -292,9 +292,8 @@ class CodeJudge:
         apart = [relative(self._array(ours[one.ours]), one.layout.back(ends[one.theirs])) for one in known]
         before = self.outputs_apart()
         taken = any(after > self.noise >= one for after, one in zip(apart, before, strict=False))
-        self._elsewhere[paths] = taken or (
-            min(before, default=inf) > self.noise and max(apart, default=0.0) > max(before)
-        )
+        further = min(before, default=inf) > self.noise and max(apart, default=0.0) > max(before)
+        self._elsewhere[paths] = taken or further
         return self._elsewhere[paths]
 
     def _alike(self, pair: CallPair) -> tuple[bool, bool | None]:
@@ -337,9 +336,8 @@ class CodeJudge:
         """
         holders, seen = self._holders(1), set[int]()
         while True:
-            ours, port = (
-                next(trace.around(call), call) for trace, call in zip(self.runs.traces, pair.calls, strict=True)
-            )
+            ends = zip(self.runs.traces, pair.calls, strict=True)
+            ours, port = (next(trace.around(call), call) for trace, call in ends)
             calls = ours, port
             if all(call.inputs for call in pair.calls):
                 given = zip(pair.calls, numbers, strict=True)
@@ -363,7 +361,7 @@ class CodeJudge:
                 return calls
             pair, numbers = holder, differs  # it is given something else: that is made before it
 
-    def _culprits(self, values: tuple[TracedValue, TracedValue], around: Calls) -> Calls:
+    def _culprits(self, values: Values, around: Calls) -> Calls:
         """Return who made two values; ``around`` are the calls whose own code handed them on if a layer that agrees did."""
 
         def maker(side: int) -> Call:
@@ -563,15 +561,13 @@ class CodeJudge:
         self, apart: Callable[[TracedValue, TracedValue], float], tolerance: float
     ) -> tuple[float, CallPair, TracedValue, TracedValue] | None:
         """Return where gradients part first on their way back, though every layer hands them on as the reference's does."""
-        values = (
-            (one, one.reference.outputs[link.ours], one.port.outputs[link.theirs]) for one, link in self._agreeing
-        )
-        found = ((apart(ours, theirs), pair, ours, theirs) for pair, ours, theirs in values)
-        return next((one for one in found if one[0] > tolerance), None)
+        for pair, link in self._agreeing:
+            ours, theirs = pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]
+            if (off := apart(ours, theirs)) > tolerance:
+                return off, pair, ours, theirs
+        return None
 
-    def _around(
-        self, calls: Calls, values: tuple[TracedValue, TracedValue], ends: Literal["inputs", "outputs"]
-    ) -> Calls:
+    def _around(self, calls: Calls, values: Values, ends: Literal["inputs", "outputs"]) -> Calls:
         """Return the innermost calls around two that do not themselves have the values among their inputs, or outputs."""
         ours, theirs = (
             next((one for one in trace.around(call) if value not in getattr(one, ends)), trace.calls[0])
@@ -623,9 +619,7 @@ class CodeJudge:
             and self.compare.output_apart(pair, link) <= self.noise
         ]
 
-    def _code(
-        self, calls: Calls, apart: float, what: str, values: tuple[TracedValue, TracedValue] | None = None
-    ) -> LayerVerdict:
+    def _code(self, calls: Calls, apart: float, what: str, values: Values | None = None) -> LayerVerdict:
         ours, theirs = calls
         odd = "" if values is None else self.compare.nan_in_one(*values)
         size = odd or (f"relative {apart:.3g}" if isfinite(apart) else "")

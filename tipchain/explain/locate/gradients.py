@@ -47,15 +47,12 @@ def alike(models: BothModels, tolerance: float) -> bool:
         if both[0].size != both[1].size or not abs(sizes[0] - sizes[1]) <= (tolerance + NOISE) * max(sizes[0], least):
             return False
         pairs.append(both)
-    left = [
-        [one for key, found in each.items() if key not in shared for one in found] for each in (groups, port_groups)
-    ]
+    left = [[one for key in each.keys() - shared for one in each[key]] for each in (groups, port_groups)]
     if any(left):
         if not all(left):
             return False
-        (values, ours), (port_values, theirs) = (
-            [np.concatenate(arrays) for arrays in zip(*found, strict=True)] for found in left
-        )
+        joined = ([np.concatenate(arrays) for arrays in zip(*found, strict=True)] for found in left)
+        (values, ours), (port_values, theirs) = joined
         if values.size != port_values.size or not np.array_equal(np.sort(values), np.sort(port_values)):
             return False
         ours, theirs = ours[np.lexsort((ours, values))], theirs[np.lexsort((theirs, port_values))]

@@ -423,10 +423,8 @@ class PairJudge(CodeJudge):
         if pair.whole and self.ends_elsewhere(pair):
             told = "it ends at another call than its counterpart: with that one's results the model is further off"
             return verdict.not_comparable(told)
-        draws, told = (
-            self.runs.port.draws,
-            "random, not comparable: its random numbers cannot be made those of the reference",
-        )
+        told = "random, not comparable: its random numbers cannot be made those of the reference"
+        draws = self.runs.port.draws
         alike = draws.comparable(pair.reference.drawn, pair.port.drawn) and not draws.mixed(pair.port.drawn)
         return verdict if alike else verdict.not_comparable(told)
 
@@ -441,9 +439,7 @@ class PairJudge(CodeJudge):
             told = inherited <= self.noise and len(sizes) == 1
             closeness = Closeness.DIFFERS if told else Closeness.NOT_COMPARABLE
             return [self._verdict(pair, "forward", inherited, closeness, None, reason)]
-        reruns = PairReruns(
-            models=self.models, pair=pair, inputs=inputs, outputs=outputs, store=self.store, seed=self.seed
-        )
+        reruns = PairReruns(self.models, pair, inputs, outputs, self.store, self.seed)
         if not inputs and pair.reference.inputs and pair.port.inputs:
             reason = "its arguments are other tensors than the reference's"
             return [self._verdict(pair, "forward", inherited, Closeness.NOT_COMPARABLE, None, reason)]
@@ -572,9 +568,7 @@ class PairJudge(CodeJudge):
             )
         return found
 
-    def _decide(
-        self, pair: CallPair, direction: Direction, inherited: float, measured: Sequence[Measured]
-    ) -> LayerVerdict:
+    def _decide(self, pair: CallPair, direction: Direction, inherited: float, measured: list[Measured]) -> LayerVerdict:
         closeness, worst = classify(measured)
         verdict = self._verdict(pair, direction, inherited, closeness, worst, reason_of(closeness, worst))
         if direction == "backward" or verdict.own != inf:

@@ -14,7 +14,7 @@ from operator import attrgetter
 import numpy as np
 
 from tipchain.explain.locate.differences import PortLayout, finite_rms, laid_out, layouts, relative
-from tipchain.explain.locate.trace import Call, NotHeld, Store, StoredArray, Trace, TracedValue
+from tipchain.explain.locate.trace import Call, NotHeld, Store, StoredArray, Trace, TracedValue, Traces
 from tipchain.facts.layers import FAMILIES
 from tipchain.framework_types import Array, Model
 from tipchain.numbers.tolerance import SAME_SINGLE
@@ -28,6 +28,8 @@ from tipchain.weights.structure import group_by, match_by_structure
 
 
 Print = tuple[int, int, int]
+State = Mapping[str, object] | None
+Values = Sequence[TracedValue]
 BLOCK = 2**14
 """Elements whose bits are mixed at a time: few enough for a cache."""
 
@@ -100,9 +102,7 @@ def pair_packed(reference: Model, port: object, known: Sequence[LayerPair]) -> l
     return [LayerPair(reference=one, port=other, evidence="values") for one, other in packed]
 
 
-def _sums(
-    layers: Iterable[LayerTensors], taken: set[str], state: Mapping[str, object] | None = None
-) -> dict[str, Print]:
+def _sums(layers: Iterable[LayerTensors], taken: set[str], state: State = None) -> dict[str, Print]:
     """Return the prints of all parameters of layers that are in no pair."""
     slots = {layer.path: _parameters(layer) for layer in layers if layer.path not in taken}
     return {path: sum_of(_slot_print(slot, state) for slot in some) for path, some in slots.items() if some}
@@ -182,9 +182,7 @@ def _by_containers(rest: _Rest) -> Iterator[tuple[str, str]]:
             yield layers[0].path, others[0].path
 
 
-def _by_prints(
-    layers: Mapping[str, LayerTensors], state: Mapping[str, object] | None = None
-) -> dict[Hashable, list[str]]:
+def _by_prints(layers: Mapping[str, LayerTensors], state: State = None) -> dict[Hashable, list[str]]:
     """Return the paths of layers by their kinds and their parameters' contents."""
     found: dict[Hashable, list[str]] = defaultdict(list)
     for path, layer in layers.items():
@@ -194,7 +192,7 @@ def _by_prints(
     return found
 
 
-def _slot_print(slot: TensorSlot, state: Mapping[str, object] | None) -> Print:
+def _slot_print(slot: TensorSlot, state: State) -> Print:
     arrays = [array_of(state[slot.name])] if state is not None else [view_of(part.tensor) for part in slot.parts]
     return sum_of(map(print_of, arrays))
 
@@ -426,9 +424,7 @@ def _alike_gradients(one: Call, other: Call, close: Close) -> bool:
     )
 
 
-def _uncrossed(
-    pairs: list[CallPair], layers: Iterable[LayerPair], traces: tuple[Trace, Trace], close: Close
-) -> list[CallPair]:
+def _uncrossed(pairs: list[CallPair], layers: Iterable[LayerPair], traces: Traces, close: Close) -> list[CallPair]:
     """Return the pairs, those that only their parameters' values tell put right where their inputs tell otherwise.
 
     Two layers that hold each other's parameters run where the other one runs in the reference.
@@ -438,15 +434,12 @@ def _uncrossed(
     loose = [number for number, pair in enumerate(pairs) if pair.reference.path in told and not pair.port.turn]
     for first in loose:
         for second in loose:
-            one, other = found[first], found[second]
+            both = one, other = found[first], found[second]
             crossed = one.reference.number < other.reference.number and one.port.number > other.port.number
             if not crossed or one.port.type != other.port.type:
                 continue
             # Where they stand in modules of different types, the modules run in another order, no values are crossed.
-            around = [
-                [next(trace.around(pair.calls[side]), None) for pair in (one, other)]
-                for side, trace in enumerate(traces)
-            ]
+            around = [[next(trace.around(each.calls[n]), None) for each in both] for n, trace in enumerate(traces)]
             other_modules = all(first and second and first.type != second.type for first, second in around)
             inputs = one.reference.inputs
             exchanged = _alike(inputs, other.port.inputs, close) and not _alike(inputs, one.port.inputs, close)
@@ -544,7 +537,7 @@ def _hand_on_otherwise(one: Call, other: Call, families: tuple[str | None, str |
     return None not in families or change != other_change
 
 
-def _alike(ours: Sequence[TracedValue], theirs: Sequence[TracedValue], close: Close) -> bool:
+def _alike(ours: Values, theirs: Values, close: Close) -> bool:
     return bool(ours) and bool(theirs) and close(ours[0], theirs[0])
 
 
@@ -618,12 +611,11 @@ class Comparer:
         if key in self._linked:
             return self._linked[key][1]
         found = self.links(ours.outputs, theirs.outputs, ours.output_names, theirs.output_names)
-        used = [
-            [id(one) in self._returned or bool(self.gradient_size(one)) for one in call.outputs]
-            for call in (ours, theirs)
-        ]
-        alive = all(map(any, used))
-        found = [one for one in found if not alive or used[0][one.ours] or used[1][one.theirs]]
+        used, port_used = (
+            [id(one) in self._returned or bool(self.gradient_size(one)) for one in call.outputs] for call in pair.calls
+        )
+        alive = any(used) and any(port_used)
+        found = [one for one in found if not alive or used[one.ours] or port_used[one.theirs]]
         self._linked[key] = pair, found
         return found
 
@@ -646,11 +638,7 @@ class Comparer:
         )
 
     def results(
-        self,
-        ours: Sequence[TracedValue],
-        theirs: Sequence[TracedValue],
-        our_names: Sequence[str],
-        their_names: Sequence[str],
+        self, ours: Values, theirs: Values, our_names: Sequence[str], their_names: Sequence[str]
     ) -> list[TensorLink]:
         """Link two models' results: place by place in equal structures, else as `links` does."""
         if list(our_names) != list(their_names):
@@ -659,11 +647,7 @@ class Comparer:
         return [TensorLink(n, n, layout) for n, layout in fitting if layout is not None]
 
     def links(
-        self,
-        ours: Sequence[TracedValue],
-        theirs: Sequence[TracedValue],
-        our_names: Sequence[str] = (),
-        their_names: Sequence[str] = (),
+        self, ours: Values, theirs: Values, our_names: Sequence[str] = (), their_names: Sequence[str] = ()
     ) -> list[TensorLink]:
         """Link the tensors of two calls: by name, by position where all fit, else by values and shapes in their order.
 
@@ -731,13 +715,11 @@ class Comparer:
             )
         return self._layouts[key]
 
-    def apart(self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue], links: Sequence[TensorLink]) -> float:
+    def apart(self, ours: Values, theirs: Values, links: Sequence[TensorLink]) -> float:
         """Return how far linked tensors are apart, the largest; inf where none could be linked."""
         return inf if ours and theirs and not links else max(self.each(ours, theirs, links), default=0.0)
 
-    def each(
-        self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue], links: Iterable[TensorLink]
-    ) -> list[float]:
+    def each(self, ours: Values, theirs: Values, links: Iterable[TensorLink]) -> list[float]:
         """Return how far each two linked tensors are apart."""
         return [self.between(ours[link.ours], theirs[link.theirs], link.layout) for link in links]
 
@@ -777,9 +759,8 @@ class Comparer:
         """Return the RMS of an array, of one with NaN or Inf that of its other elements, of one that is not held about that."""
         held = stored.twin or stored
         if id(held) not in self._sizes:
-            self._sizes[id(held)] = (
-                finite_rms(self._store.get(held)) if held.outline is None else self._store.projected(held).rms
-            )
+            whole = held.outline is None
+            self._sizes[id(held)] = finite_rms(self._store.get(held)) if whole else self._store.projected(held).rms
         return self._sizes[id(held)]
 
     def gradient_size(self, value: TracedValue) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import traceback
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -38,11 +39,10 @@ from tipchain.numbers.two_samples import compare_distribution
 @contextmanager
 def in_mode(sides: Sides, models: Sequence[Model], *, training: bool) -> Iterator[None]:
     """Have two models in train mode or in eval mode for a while; one that is in it keeps the modes of its layers, but its own way."""
-    kept = [
-        (layer, layer.training) for side, model in zip(sides, models, strict=True) for _, layer in side.layers(model)
-    ]
+    both = list(zip(sides, models, strict=True))
+    kept = [(layer, layer.training) for side, model in both for _, layer in side.layers(model)]
     try:
-        for side, model in zip(sides, models, strict=True):
+        for side, model in both:
             side.switch(model, training=training)
         yield
     finally:
@@ -191,7 +191,7 @@ class DrawComparer:
     def __init__(self, found: Located, models: Sequence[Model]) -> None:
         self.runs = found.reference, found.port
         self.paths = {path for path, _ in models[1].named_sublayers(include_self=True)}
-        self.names = {pair.reference: pair.port for pair in found.layers}
+        self.names = defaultdict(str, {pair.reference: pair.port for pair in found.layers})
         events = [drawn_between(run, found.layers, number) for number, run in enumerate(self.runs)]
         self.made = [run.draws.made for run in self.runs]
         self.partners = self.runs[1].draws.partners or partners_of(*events)
@@ -258,9 +258,7 @@ class DrawComparer:
         port_place = place if theirs is None else self.places[1][theirs]
         path = "" if ours is None else _drawing(self.runs[0], ours)
         port_path = (path if path in self.paths else "") if theirs is None else _drawing(self.runs[1], theirs)
-        between, port_between = (
-            (self.names.get(before, ""), self.names.get(after, "")) for before, after in (place, port_place)
-        )
+        between, port_between = ((self.names[before], self.names[after]) for before, after in (place, port_place))
         return UnlikeDraw(
             reference=None if ours is None else self.made[0][ours],
             port=None if theirs is None else self.made[1][theirs],
@@ -448,10 +446,9 @@ def other_inputs(inputs: ModelInputs, *, last: bool) -> Iterator[ModelInputs]:
 
 def _whole(made: ModelInputs, inputs: ModelInputs) -> ModelInputs:
     """Return inputs whose longest sequence is as long as the axis of sequences, where the lengths that were given say so."""
-    first, shape = made.arrays()[0], inputs.arrays()[0].shape
-    longest = [
-        int(one.max()) if one.ndim == 1 and one.size and one.dtype.kind in "iu" else 0 for one in inputs.arrays()
-    ]
+    first, arrays = made.arrays()[0], inputs.arrays()
+    shape = arrays[0].shape
+    longest = [int(one.max()) if one.ndim == 1 and one.size and one.dtype.kind in "iu" else 0 for one in arrays]
     axes = iter([shape.index(one, 1) if one in shape[1:] else 0 for one in longest])
 
     def whole(array: Array) -> Array:

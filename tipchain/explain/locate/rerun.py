@@ -325,7 +325,7 @@ class BothModels(NamedTuple):
         return Sides(self.reference.side, self.port.side)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(eq=False)
 class PairReruns:
     """Both layers' results for the reference's tensors around one call, as its float64 run left them.
 
@@ -350,9 +350,8 @@ class PairReruns:
     @property
     def backward(self) -> bool:
         """Whether there is anything for backward to start from."""
-        return not self.forward and any(
-            self.pair.reference.outputs[link.ours].gradient is not None for link in self.outputs
-        )
+        outputs = self.pair.reference.outputs
+        return not self.forward and any(outputs[link.ours].gradient is not None for link in self.outputs)
 
     def output_name(self, link: TensorLink) -> str:
         """Return the name of an output in messages."""

@@ -564,8 +564,6 @@ def random_start(
 ) -> list[Array | None]:
     """Return float32 random numbers of unit variance for each output of floats; ``only``: for those of these numbers."""
     del names
-    generator = np.random.default_rng([seed, 1])
-    drawn = [
-        generator.standard_normal(one.shape, dtype=np.float32) if one.dtype.kind == "f" else None for one in values
-    ]
+    normal: Callable[..., Array] = partial(np.random.default_rng([seed, 1]).standard_normal, dtype=np.float32)
+    drawn = [normal(one.shape) if one.dtype.kind == "f" else None for one in values]
     return [one if only is None or number in only else None for number, one in enumerate(drawn)]

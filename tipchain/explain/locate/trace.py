@@ -55,9 +55,8 @@ class Projected:
         step = max(rows, 1) if flat.dtype == np.float64 else ROWS
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, rows, step):
-                self.values[start : min(start + step, rows)] = (
-                    np.asarray(whole[start : start + step], np.float64) @ vector
-                )
+                block = np.asarray(whole[start : start + step], np.float64)
+                self.values[start : min(start + step, rows)] = block @ vector
             self.values[rows] = rest @ vector[: rest.size]
 
     @property
@@ -378,6 +377,10 @@ class Trace:
         while call.parent is not None:
             call = self.calls[call.parent]
             yield call
+
+
+Traces = tuple[Trace, Trace]
+"""The calls of both models."""
 
 
 class Tracer:

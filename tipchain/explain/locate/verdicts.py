@@ -12,7 +12,7 @@ import numpy as np
 
 from tipchain.explain.locate.differences import distance, equal, finite_rms, relative
 from tipchain.explain.locate.matching import CallPair, LayoutStep, Matching
-from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
+from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue, Traces
 from tipchain.facts.layers import INSIDE
 from tipchain.framework_types import Array
 from tipchain.frameworks.live_models import LiveSide, Sides
@@ -245,15 +245,13 @@ NEXT = 3
 """Calls after a layer whose inputs are looked at for a function of its result."""
 
 
-def continued(
-    matching: Matching, pair: CallPair, traces: tuple[Trace, Trace], sides: Sides, store: Store
-) -> Iterator[CallPair]:
+def continued(matching: Matching, pair: CallPair, traces: Traces, sides: Sides, store: Store) -> Iterator[CallPair]:
     """Yield a pair with one side's next step: the other's layer may do both.
 
     Paddle's ``BatchNorm(act="relu")`` is a norm and an activation of torch's, which may be a layer or a function.
     """
     for number, alone in enumerate((matching.reference_only, matching.port_only)):
-        call = (pair.reference, pair.port)[number]
+        call = pair.calls[number]
         if len(call.outputs) != 1:
             continue
         for after in alone:

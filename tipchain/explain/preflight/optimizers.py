@@ -232,9 +232,8 @@ def build(paddle: ModuleType, optimizer: Optimizer, treatments: Sequence[tuple[T
     if len(made) == 1:
         common |= dict(next(iter(groups)))
     rate = float(optimizer.get_lr())
-    built = getattr(paddle.optimizer, kind)(
-        learning_rate=rate, parameters=made if len(made) > 1 else made[0]["params"], **common
-    )
+    parameters = made if len(made) > 1 else made[0]["params"]
+    built = getattr(paddle.optimizer, kind)(learning_rate=rate, parameters=parameters, **common)
     for tensor, treatment in treatments:  # a group gives its own to its parameters
         tensor.optimize_attr = {"learning_rate": (treatment.value("learning_rate") or rate) / rate}
         kept = [(form, size) for form, size in _decay_of(treatment).items() if form != "decoupled"]

@@ -138,9 +138,7 @@ def as_call(settings: Settings) -> str:
 
 def build(lr: ModuleType, settings: Settings) -> Schedule:
     """Make Paddle's schedule."""
-    given = {
-        name: build(lr, value) if isinstance(value, Settings) else value for name, value in settings.arguments.items()
-    }
+    given = {name: build(lr, one) if isinstance(one, Settings) else one for name, one in settings.arguments.items()}
     return getattr(lr, settings.kind)(**given)
 
 

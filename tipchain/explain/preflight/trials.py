@@ -80,9 +80,8 @@ class LayerTrial:
 
     def weigh(self, told: Sequence[Diagnosis]) -> list[Diagnosis]:
         """Return differences of construction with their effects on the results, and those that only these runs show."""
-        self.unlike = {
-            (one.reference_path, one.port_path) for one in told if one.code == "parameter" and not one.harmless
-        }
+        wrong = (one for one in told if one.code == "parameter" and not one.harmless)
+        self.unlike = {(one.reference_path, one.port_path) for one in wrong}
         found = []
         for number, one in enumerate(told):
             self.pace.tell("weighing differences of construction", number, len(told))
