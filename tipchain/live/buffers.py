@@ -101,10 +101,8 @@ def check_buffers(
         line = place_written(layer, port_leaf)
         at = f" at {line.short} (`{line.code}`)" if line else ""
         mode = "train" if getattr(layers.get(path), "training", False) else "eval"
-        before, after, port_after = (
-            ", ".join(f"{one:.6g}" for one in held[name].reshape(-1)[:SHOWN] * 1.0)
-            for held in (ours.before, ours.after, theirs.after)
-        )
+        few = (one[name].reshape(-1)[:SHOWN] * 1.0 for one in (ours.before, ours.after, theirs.after))
+        before, after, port_after = (", ".join(f"{value:.6g}" for value in some) for some in few)
         causes.append(
             Diagnosis(
                 code="buffer",

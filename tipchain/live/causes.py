@@ -238,12 +238,8 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Diagnos
     for one in grave(findings):
         if any(_covers(cause, one) for cause in diagnoses):
             continue
-        shown = [
-            each
-            for each in findings
-            if each.effect == "here" and one.code in BUILT
-            if _alike(each, by_message=False) == _alike(one, by_message=False)
-        ]
+        here = (each for each in findings if each.effect == "here" and one.code in BUILT)
+        shown = [each for each in here if _alike(each, by_message=False) == _alike(one, by_message=False)]
         same = next((cause for cause in diagnoses if any(cause.says(each) for each in shown)), None)
         if same is None:
             serious.append(one)
@@ -251,16 +247,10 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Diagnos
             _joined(diagnoses, same, one.port_path)
     paths = {one.port_path for one in serious}
     untried = {one.port_path for one in grave(findings) if one.name in UNTRIED and one.effect == "here"}
-    kept = [
-        one
-        for one in diagnoses
-        if not (not one.is_known and one.port_path in untried)
-        and not (DESCRIBING & {one.code, one.name} and one.port_path in paths)
-    ]
-    more = [
-        replace(ones[0], paths=tuple(one.port_path for one in ones) if len(ones) > 1 else ())
-        for ones in group_by(serious, _alike).values()
-    ]
+    kept = [one for one in diagnoses if one.is_known or one.port_path not in untried]
+    kept = [one for one in kept if not DESCRIBING & {one.code, one.name} or one.port_path not in paths]
+    groups = [(ones[0], tuple(one.port_path for one in ones)) for ones in group_by(serious, _alike).values()]
+    more = [replace(first, paths=paths if len(paths) > 1 else ()) for first, paths in groups]
     first = next((one.port_path for one in diagnoses), None)
     ahead = [one for one in more if first in one.layers and first not in [each.port_path for each in kept]]
     return [*ahead, *kept, *(one for one in more if one not in ahead)]

@@ -314,10 +314,8 @@ def _both(pair: Pair, curves: Mapping[str, Sequence[float]]) -> Iterator[Chart]:
     )  # fmt: skip
     if len(allowed) == count and allowed:
         low, high = chart.y  # chaos may allow anything: the band must not flatten the curves
-        edges = [
-            [min(max(one + sign * width, low), high) for one, width in zip(reference, allowed, strict=True)]
-            for sign in (-1, 1)
-        ]
+        both = list(zip(reference, allowed, strict=True))
+        edges = [[min(max(one + sign * width, low), high) for one, width in both] for sign in (-1, 1)]
         chart.band(steps, edges[0], edges[1], "allowed")
         chart.keys.append(("band allowed", "allowed for the port"))
     chart.line(steps, reference, "reference", stairs=pair.stairs)

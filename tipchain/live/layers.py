@@ -129,11 +129,8 @@ def judge_forward(results: LiveResults, located: Located) -> None:
         results.report.unmatched[side] = told
     for link, apart in zip(located.links, located.outputs, strict=False):
         results.report.numbers[f"output {located.port.output_names[link.theirs]}"] = apart
-    alone = [
-        f"{name or 'the output'} ({side} only)"
-        for side, names in zip(SIDE_NAMES, located.one_sided, strict=True)
-        for name in names
-    ]
+    ends = zip(SIDE_NAMES, located.one_sided, strict=True)
+    alone = [f"{name or 'the output'} ({side} only)" for side, names in ends for name in names]
     if alone:
         results.report.unmatched["outputs"] = alone
     forward = [one for one in located.verdicts if one.direction == "forward"]

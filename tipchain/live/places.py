@@ -56,11 +56,8 @@ def _place(cause: Diagnosis, reference: _Finder, port: _Finder, right: Collectio
     inner = join(cause.port_path, edit.call) if edit is not None and edit.call else cause.port_path
     path = inner if inner in port.layers else cause.port_path
     set_here = cause.name if cause.code == "buffer" else edit.call if edit is not None and edit.kind == "set" else ""
-    if (
-        set_here
-        and (place is None or cause.code != "buffer")
-        and (assigned := port.assigned(cause.port_path, set_here))
-    ):  # by the constructor
+    known = place is not None and cause.code == "buffer"
+    if set_here and not known and (assigned := port.assigned(cause.port_path, set_here)):  # by the constructor
         place = assigned
         ours = (reference.assigned(cause.reference_path, set_here) if cause.code == "buffer" else None) or ours
     if ours is None and place:

@@ -92,11 +92,8 @@ def read_arrays(path: Path) -> dict[str, object]:
     found: dict[str, object] = dict(read_npz(path))
     for name in (ARGS, LABELS):
         # Put ``name_0``, ``name_1`` in place as a tuple, and ``name.key`` as a mapping.
-        numbered = {
-            int(one.removeprefix(f"{name}_")): one
-            for one in found
-            if one.startswith(f"{name}_") and one.removeprefix(f"{name}_").isdecimal()
-        }
+        ends = {one.removeprefix(f"{name}_"): one for one in found if one.startswith(f"{name}_")}
+        numbered = {int(end): one for end, one in ends.items() if end.isdecimal()}
         named = [one for one in found if name == LABELS and one.startswith(f"{name}.")]
         ways = [bool(numbered), bool(named), name in found]
         if sum(ways) > 1:

@@ -559,9 +559,8 @@ def compare(recipe: Recipe, *, same: bool, excused: bool = False) -> tuple[Piece
 
 def _judge(taken: Lockstep, number: int, *, excused: bool) -> tuple[Outcome, str] | None:
     recipe = taken.recipe
-    losses, port_losses = (
-        np.concatenate([np.zeros(0), *(one.reshape(-1) for one in held.values())]) for held in taken.losses[-1]
-    )
+    last = ([one.reshape(-1) for one in held.values()] for held in taken.losses[-1])
+    losses, port_losses = (np.concatenate([np.zeros(0), *held]) for held in last)
     if not np.isfinite(losses).all() and number > 1:
         why = f"the reference itself diverges at this learning rate, at step {number}"
         return Outcome.PASS, f"{why}; before that {_equal(taken, number)}"
@@ -594,12 +593,8 @@ def _judge_end(taken: Lockstep, steps: int) -> tuple[Outcome, str]:
     reference, _, port = taken.states
     if not any(_common(tensors, port.get(what, {})) for what, tensors in reference.items()):
         return Outcome.ERROR, "no parameter could be compared"
-    ends = (
-        (before, reference.get(what, {}).get(name))
-        for what, held in taken.start.items()
-        for name, before in held.items()
-    )
-    if not any(distance(before, after) for before, after in ends if after is not None):
+    common = ((held, reference[what]) for what, held in taken.start.items() if what in reference)
+    if not any(distance(held[name], after[name]) for held, after in common for name in held if name in after):
         return Outcome.ERROR, f"proves nothing: no tensor moved in {steps} steps; pass more iterations"
     return Outcome.PASS, _equal(taken, steps)
 

@@ -155,11 +155,8 @@ def _ended(code: int, output: str) -> Launched:
     if code == ExitCode.FAILED and marked:
         raise UsersError(message)
     shown = "\n".join(f"  | {line}" for line in lines[-LAST:])
-    return Launched(
-        text=f"ERROR: the process that ran the models {how_ended(code)}\n{shown}".rstrip(),
-        exit_code=ExitCode.FAILED,
-        document=None,
-    )
+    text = f"ERROR: the process that ran the models {how_ended(code)}\n{shown}".rstrip()
+    return Launched(text=text, exit_code=ExitCode.FAILED, document=None)
 
 
 # The process in which live models run: it may crash without taking the command with it.

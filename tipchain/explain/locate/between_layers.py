@@ -85,11 +85,8 @@ class Enlarged:
         self._gives: dict[tuple[int, CallKey], bool] = {}
         doubles = [(one.side, one.double.whole) for one in models if one.double is not None]
         users = users_of(layer for side, model in doubles for _, layer in side.layers(model))
-        self._partners = {
-            one.reference.path: one.port.path
-            for one in pairs
-            if all(has_own_weight(each.layer, ENLARGING, users) for each in one.calls)
-        }
+        own = (one for one in pairs if all(has_own_weight(each.layer, ENLARGING, users) for each in one.calls))
+        self._partners = {one.reference.path: one.port.path for one in own}
 
     @contextmanager
     def applied(self, number: int, model: Model, known: Twins | None) -> Iterator[None]:
@@ -233,10 +230,8 @@ class CodeJudge:
 
     def made_up_for(self, pair: CallPair) -> bool:
         """Tell whether a container around the pair is given and returns the same in both models, whatever it does inside."""
-        return any(
-            holds(self.runs.port.trace, around.port, pair.port) and self._alike(around) == (True, True)
-            for around in self.matching.containers
-        )
+        around = (one for one in self.matching.containers if holds(self.runs.port.trace, one.port, pair.port))
+        return any(self._alike(one) == (True, True) for one in around)
 
     def _block_at_fault(self, before: CallPair | None) -> Calls | None:
         """Return the innermost container that is given the same in both models and returns something else, before a pair."""
@@ -576,10 +571,8 @@ class CodeJudge:
         return ours, theirs
 
     def _odd_gradients(self, ours: TracedValue, theirs: TracedValue) -> str:
-        expected, actual = (
-            0 if one.gradient is None else int(np.count_nonzero(~np.isfinite(self.store.get(one.gradient))))
-            for one in (ours, theirs)
-        )
+        held = [np.zeros(0) if one.gradient is None else self.store.get(one.gradient) for one in (ours, theirs)]
+        expected, actual = (int(np.count_nonzero(~np.isfinite(one))) for one in held)
         if bool(expected) == bool(actual):
             return ""
         whose = "the reference's is finite" if actual else "the reference's is not finite, the port's is"

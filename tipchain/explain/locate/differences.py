@@ -284,10 +284,11 @@ class PortLayout:
     @property
     def permutes(self) -> bool:
         """Whether it is nothing but another order of axes."""
-        return self.split == self.expected and self._turned == self.actual
+        return self.split == self.expected and self.turned == self.actual
 
     @property
-    def _turned(self) -> Axes:
+    def turned(self) -> Axes:
+        """The shape of the cut tensor with its axes in their order."""
         return tuple(self.split[axis] for axis in self.axes)
 
     def apply(self, array: Array) -> Array:
@@ -327,14 +328,14 @@ class PortLayout:
 
     def _axes(self) -> tuple[int, ...]:
         """Return the shape of the reference's tensor in the port's order; that of the port where it only merges axes."""
-        return self._turned if prod(self._turned) != prod(self.actual) else self.actual
+        return self.turned if prod(self.turned) != prod(self.actual) else self.actual
 
     def _moved(self, array: Array) -> Array:
         return array.reshape(self.split).transpose(self.axes).reshape(self._axes())
 
     def _unmoved(self, array: Array) -> Array:
-        if array.size == prod(self._turned):
-            return array.reshape(self._turned).transpose(np.argsort(self.axes)).reshape(self.expected)
+        if array.size == prod(self.turned):
+            return array.reshape(self.turned).transpose(np.argsort(self.axes)).reshape(self.expected)
         return array.reshape(array.shape[array.ndim - len(self.expected) :])
 
     def _reduced(self, array: Array, *, first: bool = False) -> Array:
@@ -374,15 +375,10 @@ def layouts(expected: tuple[int, ...], actual: tuple[int, ...]) -> list[PortLayo
     if prod(expected) == prod(actual):
         if max(len(expected), len(actual)) > MOST_AXES:
             return []
-        found = [
-            PortLayout(expected, expected, axes, actual)
-            for axes in permutations(range(len(expected)))
-            if _merges(tuple(expected[axis] for axis in axes), actual)
-        ]
-        cut = (
-            PortLayout(expected, tuple(actual[int(n)] for n in np.argsort(axes)), axes, actual)
-            for axes in permutations(range(len(actual)))
-        )
+        merged = (PortLayout(expected, expected, axes, actual) for axes in permutations(range(len(expected))))
+        cuts = ((axes, np.argsort(axes).tolist()) for axes in permutations(range(len(actual))))
+        cut = (PortLayout(expected, tuple(actual[n] for n in back), axes, actual) for axes, back in cuts)
+        found = [one for one in merged if _merges(one.turned, actual)]
         return [*found, *(one for one in cut if _merges(one.split, expected))]
     rank = len(actual)
     padded = (1,) * (rank - len(expected)) + expected  # as arithmetic would
@@ -455,11 +451,10 @@ class Sketch:
         kind = np.complex128 if array.dtype.kind == "c" else np.float64
         values = np.ascontiguousarray(array.reshape(-1), kind).view(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
-            self.numbers = (
-                np.array([values.min(), values.max(), values.sum() / values.size, np.dot(values, values) / values.size])
-                if values.size
-                else np.zeros(4)
-            )
+            self.numbers = np.zeros(4)
+            if values.size:
+                mean, square = values.sum() / values.size, np.dot(values, values) / values.size
+                self.numbers = np.array([values.min(), values.max(), mean, square])
 
     def close(self, other: Sketch, tolerance: float) -> bool:
         """Tell whether both may be of the same values; NaN is close to nothing."""

@@ -22,6 +22,7 @@ from tipchain.frameworks.live_models import LiveSide, Sides, has_hooks
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE
 from tipchain.weights.sides import join
 
+Arrays = Mapping[str, Array]
 LARGE = 2**17
 """Elements of a weight from which on its gradient is projected: 1 MiB of float64, as much as a core's own cache holds."""
 PROJECTED = ("linear", "conv1d", "conv2d", "conv3d")
@@ -94,18 +95,18 @@ class Laid:
     name: str
     layout: PortLayout
 
-    def arranged(self, gradients: Mapping[str, Array]) -> Array | None:
+    def arranged(self, gradients: Arrays) -> Array | None:
         """Return its gradient as the reference's layer has it."""
         found = gradients.get(self.name)
         return None if found is None else self.layout.back(found)
 
 
-def as_reference(held: Mapping[str, Array], laid: Mapping[str, Laid]) -> dict[str, Array]:
+def as_reference(held: Arrays, laid: Mapping[str, Laid]) -> dict[str, Array]:
     """Return the tensors of a layer of the port, those that it keeps otherwise as the reference's layer keeps them."""
     return {**held, **{name: array for name, one in laid.items() if (array := one.arranged(held)) is not None}}
 
 
-def values_of(side: LiveSide, layer: Model) -> Mapping[str, Array]:
+def values_of(side: LiveSide, layer: Model) -> Arrays:
     """Return a layer's parameters by torch's names, not copied; none where they cannot be told."""
     try:
         return dict(side.framework.parameters(layer, {}, shared=True))
@@ -113,7 +114,7 @@ def values_of(side: LiveSide, layer: Model) -> Mapping[str, Array]:
         return {}
 
 
-def laid_otherwise(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> dict[str, Laid]:
+def laid_otherwise(ours: Arrays, theirs: Arrays) -> dict[str, Laid]:
     """Return how a layer of the port keeps each parameter of the reference's that it keeps otherwise: their values tell."""
     found: dict[str, Laid] = {}
     same = {name for name, one in ours.items() if name in theirs and equal(one, theirs[name])}
@@ -171,9 +172,7 @@ class SharedParameters:
         NotHeld: such gradients differ.
     """
 
-    def __init__(
-        self, models: BothModels, pairs: Iterable[CallPair], projected: tuple[Mapping[str, Array], Mapping[str, Array]]
-    ) -> None:
+    def __init__(self, models: BothModels, pairs: Iterable[CallPair], projected: tuple[Arrays, Arrays]) -> None:
         ours, theirs = projected
         # How far the gradients of weights are apart, relative, and the RMS of the reference's, by projections of both.
         found = {name: (relative(one, theirs[name]), rms(one)) for name, one in ours.items() if name in theirs}
@@ -269,9 +268,7 @@ class SharedParameters:
         theirs = theirs or {name: np.zeros_like(one) for name, one in ours.items()}
         return self._apart(pair, ours, theirs)
 
-    def _apart(
-        self, pair: CallPair, ours: Mapping[str, Array], theirs: Mapping[str, Array], largest: float = 0.0
-    ) -> float:
+    def _apart(self, pair: CallPair, ours: Arrays, theirs: Arrays, largest: float = 0.0) -> float:
         def between(one: Array, other: Array | None) -> float | None:
             return None if other is None else distance(one, squeezed_as(other, one.shape))
 
@@ -313,12 +310,7 @@ ALONE = 1 - EXPLAINED
 
 
 def measure_gradients(
-    reruns: PairReruns,
-    truths: Mapping[str, Array] | None,
-    kept: Mapping[str, Laid],
-    *,
-    known: float | None,
-    double: bool,
+    reruns: PairReruns, truths: Arrays | None, kept: Mapping[str, Laid], *, known: float | None, double: bool
 ) -> Iterator[Measured]:
     """Measure the gradients that a layer gives its inputs, and its parameters.
 

@@ -16,8 +16,8 @@ import numpy as np
 from tipchain.core.progress import LATE, Pace
 from tipchain.explain.locate.between_layers import CodeJudge, holds
 from tipchain.explain.locate.differences import relative, squeezed_as
-from tipchain.explain.locate.gradients import Shared, SharedParameters, measure_gradients
-from tipchain.explain.locate.matching import CallPair, TensorLink
+from tipchain.explain.locate.gradients import Arrays, Shared, SharedParameters, measure_gradients
+from tipchain.explain.locate.matching import CallPair, TensorLink, Values
 from tipchain.explain.locate.rerun import NotReplayed, PairReruns
 from tipchain.explain.locate.runs import TracedRuns
 from tipchain.explain.locate.trace import Call, NotHeld, TracedValue
@@ -276,15 +276,12 @@ class PairJudge(CodeJudge):
             return CallPair(reference=ours, port=theirs)
         return self.roots
 
-    def _influence(self, values: Sequence[TracedValue], links: Sequence[TensorLink], apart: float | None) -> float:
+    def _influence(self, values: Values, links: Sequence[TensorLink], apart: float | None) -> float:
         """Return the change of backward's start by the reference's tensors that are ``apart``, relative."""
         if not links or apart is None:
             return inf
-        sizes = (
-            self.compare.gradient_size(one) ** 2 * self.compare.size(one.stored) ** 2 * prod(one.shape)
-            for one in (values[link.ours] for link in links)
-        )
-        return apart * sqrt(sum(sizes))
+        ends, size, gradient = [values[link.ours] for link in links], self.compare.size, self.compare.gradient_size
+        return apart * sqrt(sum(gradient(one) ** 2 * size(one.stored) ** 2 * prod(one.shape) for one in ends))
 
     def judge_outputs(self) -> list[LayerVerdict]:
         """Return the verdict about the code that makes another output, if some does."""
@@ -349,12 +346,9 @@ class PairJudge(CodeJudge):
 
     def agreeing(self) -> list[CallPair]:
         """Return the pairs of layers that are given, and give, the same by themselves."""
-        alike, joint = self.given_alike(), {one.port.number for one in self.joint}
-        return [
-            pair
-            for pair in self.matching.pairs
-            if pair.port.number in alike - joint and not (pair.whole or any(pair.then)) and self._agree(pair)
-        ]
+        alike = self.given_alike() - {one.port.number for one in self.joint}
+        alone = (one for one in self.matching.pairs if not (one.whole or any(one.then)))
+        return [one for one in alone if one.port.number in alike and self._agree(one)]
 
     def cuts_off(self, code: Call, behind: CallPair) -> LayerVerdict:
         """Return the verdict about code of the port's that hands the model's inputs no gradient from a pair."""
@@ -378,9 +372,7 @@ class PairJudge(CodeJudge):
         outside = max(self.outputs_apart(), default=inf) <= CONSTANT
         return self.exact and outside and not self._own and self.gradients_apart <= CONSTANT
 
-    def _rounded(
-        self, apart: float, values: tuple[Sequence[TracedValue], Sequence[TracedValue]], links: Sequence[TensorLink]
-    ) -> bool:
+    def _rounded(self, apart: float, values: tuple[Values, Values], links: Sequence[TensorLink]) -> bool:
         """Tell whether tensors that code between the layers made are no further apart than float32 takes the reference's."""
         if not self.exact or not apart <= ROUGH:
             return False
@@ -579,7 +571,7 @@ class PairJudge(CodeJudge):
         return replace(verdict, nan=True, reason=f"it gives {odd}") if odd else verdict
 
     def _measure_gradients(
-        self, reruns: tuple[PairReruns, PairReruns], truths: Mapping[str, Array] | None, known: float | None
+        self, reruns: tuple[PairReruns, PairReruns], truths: Arrays | None, known: float | None
     ) -> list[Measured]:
         plain, closer = (
             partial(
@@ -604,7 +596,7 @@ class PairJudge(CodeJudge):
         links = self.compare.inputs(pair) if ends == "inputs" else self.compare.outputs(pair)
         return [self.compare.gradients_apart(ours[link.ours], theirs[link.theirs], link.layout) for link in links]
 
-    def _truths(self, pair: CallPair) -> Mapping[str, Array]:
+    def _truths(self, pair: CallPair) -> Arrays:
         found = self.models.reference.side.parameters(pair.reference.layer)
         return {name: self._left[id(one)] for name, one in found if id(one) in self._left}
 

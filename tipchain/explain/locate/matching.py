@@ -347,12 +347,9 @@ def match_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], clos
 def _unmatched(
     calls: tuple[Mapping[int, Call], Mapping[int, Call]], pairs: Sequence[CallPair]
 ) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
-    ours, theirs = {pair.reference.number for pair in pairs}, {pair.port.number for pair in pairs}
-    reference, port = calls
-    return (
-        tuple(call for number, call in reference.items() if number not in ours),
-        tuple(call for number, call in port.items() if number not in theirs),
-    )
+    paired = [{pair.calls[side].number for pair in pairs} for side in (0, 1)]
+    ours, theirs = (tuple(one[n] for n in one if n not in known) for one, known in zip(calls, paired, strict=True))
+    return ours, theirs
 
 
 def hands_on(call: Call) -> bool:
@@ -708,11 +705,9 @@ class Comparer:
         if key not in self._layouts:
             fitting = layouts(one.shape, other.shape)
             told = not fitting or (len(fitting) == 1 and fitting[0].permutes)
-            self._layouts[key] = (
-                next(iter(fitting), None)
-                if told
-                else laid_out(self._store.get(one.stored), self._store.get(other.stored))
-            )
+            self._layouts[key] = next(iter(fitting), None)
+            if not told:
+                self._layouts[key] = laid_out(self._store.get(one.stored), self._store.get(other.stored))
         return self._layouts[key]
 
     def apart(self, ours: Values, theirs: Values, links: Sequence[TensorLink]) -> float:

@@ -205,11 +205,9 @@ class DrawComparer:
 
     def unlike(self) -> list[UnlikeDraw]:
         """Return the draws that do not belong together, or differ in their rates, in the order in which they are made."""
-        found = [
-            self._told(ours, theirs, sure=True)
-            for theirs, ours in self.partners.items()
-            if not self.made[0][ours].is_as_frequent(self.made[1][theirs])
-        ]
+        pairs = [(ours, theirs) for theirs, ours in self.partners.items()]
+        rare = (two for two in pairs if not self.made[0][two[0]].is_as_frequent(self.made[1][two[1]]))
+        found = [self._told(*two, sure=True) for two in rare]
         left = [one for one in range(len(self.made[0])) if one not in set(self.partners.values())]
         port_left = [one for one in range(len(self.made[1])) if one not in self.partners]
         for ours in list(left):
@@ -481,11 +479,8 @@ def other_sizes(inputs: ModelInputs, *, last: bool) -> Iterator[ModelInputs]:
     for first, second in places:
         longer = shape[second] * 10 // 8
         even = shape[first] * 6 // 8 // EVEN * EVEN if shape[first] > EVEN else shape[first] // 2
-        wanted = [
-            {first: shape[first] * 6 // 8 | 1, second: longer | 1 if first == second else longer // 4 * 4 + 1},
-            {first: shape[first] * 6 // 8 | 1},
-        ]
-        for lengths in (*wanted, {first: even}):
+        odd, other = shape[first] * 6 // 8 | 1, longer | 1 if first == second else longer // 4 * 4 + 1
+        for lengths in ({first: odd, second: other}, {first: odd}, {first: even}):
             if all(lengths.values()) and any(new != shape[axis] for axis, new in lengths.items()):
                 yield _each(inputs, partial(_sized, shape=shape, lengths=lengths))
 

@@ -369,10 +369,9 @@ class PairReruns:
         """
         ours = [self.store.get(value.stored) for value in self.pair.reference.inputs]
         by_number = {link.theirs: link.layout.apply(ours[link.ours]) for link in self.inputs}
-        return ours, [
-            by_number[number] if number in by_number else self.store.get(value.stored)
-            for number, value in enumerate(self.pair.port.inputs)
-        ]
+        alone = {n: one for n, one in enumerate(self.pair.port.inputs) if n not in by_number}
+        by_number |= {number: self.store.get(one.stored) for number, one in alone.items()}
+        return ours, [by_number[number] for number in range(len(self.pair.port.inputs))]
 
     @cached_property
     def _cotangents(self) -> tuple[list[Array | None], list[Array | None]]:

@@ -30,7 +30,7 @@ from tipchain.explain.locate.trace import (
     put_back,
     take_out,
 )
-from tipchain.framework_types import Array, Loss, Model, Nested, Tensor
+from tipchain.framework_types import Array, Function, Loss, Model, Nested, Tensor
 from tipchain.frameworks.base import like_sequence, map_nested
 from tipchain.frameworks.live_models import LiveSide, Steps
 from tipchain.frameworks.randomness import Draw, Draws
@@ -158,10 +158,8 @@ def _function_apart(function: types.FunctionType) -> Built:
     names = [name for name in dict.fromkeys(names_in(function.__code__)) if name in world]
 
     def build(made: Sequence[Nested]) -> object:
-        closure = tuple(
-            cell if one is other else types.CellType(other)
-            for cell, one, other in zip(cells, inside, made[: len(cells)], strict=True)
-        )
+        both = zip(cells, inside, made[: len(cells)], strict=True)
+        closure = tuple(cell if one is other else types.CellType(other) for cell, one, other in both)
         *outside, defaults, named = made[len(cells) :]
         known = {**world, **dict(zip(names, outside, strict=True))}
         another = types.FunctionType(function.__code__, known, function.__name__, defaults, closure or None)
@@ -502,11 +500,8 @@ def _factored(side: LiveSide, layer: Model, name: str, found: _Projected, steps:
 
     def take(value: Tensor, version: int, gradient: Tensor) -> None:
         both = side.view(gradient), side.view(value)
-        made = (
-            projections_of_product(*both)
-            if steps is None
-            else projections_of_convolution(*both, tuple(weight.shape[2:]), *steps)
-        )
+        kernel = tuple(weight.shape[2:])
+        made = projections_of_product(*both) if steps is None else projections_of_convolution(*both, kernel, *steps)
         # A loss that runs backward itself may differentiate the gradients, and no product tells that.
         told = found.backward and side.version(value) == version
         found.arrays[name] = found.arrays.get(name, 0.0) + (made if told else np.full_like(made, np.inf))
@@ -564,6 +559,6 @@ def random_start(
 ) -> list[Array | None]:
     """Return float32 random numbers of unit variance for each output of floats; ``only``: for those of these numbers."""
     del names
-    normal: Callable[..., Array] = partial(np.random.default_rng([seed, 1]).standard_normal, dtype=np.float32)
+    normal: Function = partial(np.random.default_rng([seed, 1]).standard_normal, dtype=np.float32)
     drawn = [normal(one.shape) if one.dtype.kind == "f" else None for one in values]
     return [one if only is None or number in only else None for number, one in enumerate(drawn)]

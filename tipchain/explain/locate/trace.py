@@ -490,11 +490,8 @@ class Twins:
             }
             for whole in (True, False)
         )
-        self._probes = {
-            kind: np.stack([_probe(store.get(self._found[kind][number].stored)) for number in numbers])
-            for kind, numbers in self._whole.items()
-            if numbers
-        }
+        held = {kind: [self._found[kind][one].stored for one in numbers] for kind, numbers in self._whole.items()}
+        self._probes = {kind: np.stack([_probe(store.get(one)) for one in ones]) for kind, ones in held.items() if ones}
 
     def note_copied(self, tensor: Tensor, path: str, turn: int) -> None:
         """Take note that a tensor was just given the values of the only one that a call of the trace gave."""

@@ -266,11 +266,8 @@ def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Ite
     (made,) = call.outputs
     taken = [value for one in trace.calls[call.number + 1 :][:NEXT] for value in one.inputs]
     returned = [value for one in trace.around(call) for value in one.outputs]
-    given = {
-        id(value): value
-        for value in (*taken, *returned)
-        if value is not made and value.shape == made.shape and value.dtype == made.dtype
-    }
+    others = (one for one in (*taken, *returned) if one is not made)
+    given = {id(one): one for one in others if one.shape == made.shape and one.dtype == made.dtype}
     if not given or made.dtype.kind != "f":
         return
     tensor = side.tensor(store.get(made.stored), gradient=False)

@@ -374,7 +374,7 @@ def _paths(one: Diagnosis) -> tuple[str, str]:
     return one.reference_path, one.port_path
 
 
-def every_path(layer: Model, path: str = "") -> Iterable[tuple[str, object]]:
+def every_path(layer: Model, path: str = "") -> Iterable[tuple[str, Model]]:
     """Yield every layer of a Paddle model with its path, under all its paths if it is used several times."""
     yield path, layer
     for name, child in layer._sub_layers.items():  # noqa: SLF001
@@ -388,12 +388,9 @@ class _Pairs:
     def __init__(self, reference: Model, port: Model, layers: Iterable[LayerPair], calls: Iterable[CallPair]) -> None:
         self.reference: dict[str, Model] = dict(reference.named_modules(remove_duplicate=False))
         self.port: dict[str, Model] = dict(every_path(port))
-        self.calls: dict[tuple[str, str], CallPair] = {}
-        for call in calls:
-            self.calls.setdefault((call.reference.path, call.port.path), call)
+        self.calls = {(call.reference.path, call.port.path): call for call in reversed([*calls])}  # the first of each
         self.given = {(one.reference, one.port) for one in layers}
-        inner = {key for key, call in self.calls.items() if not call.whole}
-        paths = {*self.given, *inner}
+        paths = {*self.given, *(key for key, call in self.calls.items() if not call.whole)}
         order = {path: number for number, path in enumerate(self.reference)}
         given = {key: (call.reference.inputs, call.port.inputs) for key, call in self.calls.items()}
         shapes = {key: (ours[0].shape, theirs[0].shape) for key, (ours, theirs) in given.items() if ours and theirs}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import permutations
 
 import numpy as np
@@ -82,11 +82,8 @@ class Tensors:
         known = list(pairs)
         self.live: dict[str, Tensor] = reference.state_dict(keep_vars=True)
         self.layers = matchable_layers(reference, port, names or {})
-        inside = {
-            layer.path
-            for layer in self.layers[1]
-            if layer.inner and any(pair.port.startswith(f"{layer.path}.") for pair in known)
-        }
+        inner = (layer.path for layer in self.layers[1] if layer.inner)
+        inside = {path for path in inner if any(pair.port.startswith(f"{path}.") for pair in known)}
         if inside:
             self.layers = matchable_layers(reference, port, names or {}, frozenset(inside))
         references, ports = ({layer.path: layer for layer in side} for side in self.layers)
@@ -482,10 +479,8 @@ def _equal(expected: Array, actual: Array, tolerance: float) -> bool:
         return False
     size = rms(expected)
     atol = tolerance * ROUGH * (size if np.isfinite(size) else 0.0)
-    return all(
-        np.isclose(other, one, rtol=tolerance, atol=atol, equal_nan=True).all()
-        for one, other in side_by_side(expected, actual)
-    )
+    close = partial(np.isclose, rtol=tolerance, atol=atol, equal_nan=True)
+    return all(close(other, one).all() for one, other in side_by_side(expected, actual))
 
 
 def _frozen(tensors: Tensors) -> Iterator[Diagnosis]:

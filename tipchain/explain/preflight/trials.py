@@ -112,14 +112,12 @@ class LayerTrial:
 
     def _takes_none(self) -> bool:
         """Tell whether no gradient comes to the layers whose parameters the port freezes, though they were called: a target's, say."""
-        both: Iterator[tuple[str, Model, Model]] = (
-            (pair.port, self.layers[0][pair.reference], self.layers[1][pair.port]) for pair in self.located.layers
-        )
+        reference, port = self.layers
         frozen = {
-            path
-            for path, ours, theirs in both
-            if any(one.stop_gradient for one in theirs.parameters(include_sublayers=False))
-            if any(one.requires_grad for one in ours.parameters(recurse=False))
+            pair.port
+            for pair in self.located.layers
+            if any(one.stop_gradient for one in port[pair.port].parameters(include_sublayers=False))
+            if any(one.requires_grad for one in reference[pair.reference].parameters(recurse=False))
         }
         calls = [call for call in self.located.matching.pairs if call.port.path in frozen]
         reached = any(one.gradient is not None for call in calls for one in call.reference.outputs)
@@ -329,11 +327,9 @@ class LayerTrial:
         with suppress(NotReplayed):
             found.append(run())
             generator = np.random.default_rng([self.seed, 4])
-            cotangents = [
-                generator.standard_normal(output.shape) if output.dtype.kind == "f" else None
-                for output in found[0].outputs
-            ]
-            found.append(run(cotangents=cotangents))
+            outputs = found[0].outputs
+            starts = [generator.standard_normal(one.shape) if one.dtype.kind == "f" else None for one in outputs]
+            found.append(run(cotangents=starts))
             if training:  # what it has left shows in eval mode
                 layer.eval()
                 found.append(run())
