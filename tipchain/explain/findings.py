@@ -21,22 +21,11 @@ Effect = Literal["here", "elsewhere", "none"]
 
 PIECES = ("loss", "optimizer", "scheduler", "metric", "data", "train_data", "step", "predict")
 """Subjects of causes besides layers, as `Diagnosis.port_path` has them."""
-KINDS = (
-    "argument",
-    "function",
-    "operand",
-    "operand-order",
-    "missing-call",
-    "extra-call",
-    "call-order",
-    "parameter",
-    "buffer",
-    "cut-gradient",
-    "setting",
-    "structure",
-    "precision",
-    "nan",
-    "parting",
+KINDS = tuple(
+    """
+        argument function operand operand-order missing-call extra-call call-order
+        parameter buffer cut-gradient setting structure precision nan parting
+    """.split()
 )
 """Kinds of causes; ``parting`` shows where both programs part, both statements and their values."""
 SIDE_NAMES = ("reference", "port")

@@ -29,7 +29,7 @@ from tipchain.explain.locate.rerun import as_float
 from tipchain.explain.locate.runs import ARGS, read_inputs
 from tipchain.explain.locate.trace import Store, put_back
 from tipchain.explain.preflight.parameters import MANY, NOT_COPIED, Tensors, two_initializations
-from tipchain.framework_types import Function, Loss
+from tipchain.framework_types import Function, Loss, Options
 from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
 from tipchain.frameworks.randomness import Draws
 from tipchain.live.causes import explain, grave, with_stage
@@ -255,16 +255,9 @@ def check_loss(asked: LiveRequest, located: Located) -> PieceCheck:
     values = located.reference.values
     attached = any(one.gradient is not None for one in values)
     detached = {number for number, one in enumerate(values) if attached and one.gradient is None}
-    return check_losses(
-        asked.sides,
-        asked.pieces["loss"],
-        outputs,
-        asked.inputs.labels,
-        asked.seed,
-        port_outputs=others,
-        equal_nan=asked.equal_nan,
-        detached=detached,
-    )
+    losses, labels = asked.pieces["loss"], asked.inputs.labels
+    how: Options = {"port_outputs": others, "equal_nan": asked.equal_nan, "detached": detached}
+    return check_losses(asked.sides, losses, outputs, labels, asked.seed, **how)
 
 
 def check_metrics(asked: LiveRequest, located: Located | None) -> PieceCheck:

@@ -128,14 +128,9 @@ def _by_values(ours: _Called, theirs: _Called, pairs: Sequence[CallPair], limit:
             [name for name in held.after if name not in other.after and name.rpartition(".")[0] == path]
             for held, other, path in ((ours, theirs, pair.reference.path), (theirs, ours, pair.port.path))
         )
-        ends = sorted(
-            (relative(ours.after[one], theirs.after[other]), one, other)
-            for one in own
-            for other in port_own
-            if ours.before[one].shape == theirs.before[other].shape
-            and relative(ours.before[one], theirs.before[other]) <= limit
-        )
-        for _, one, other in ends:
+        both = [(one, two) for one in own for two in port_own if ours.before[one].shape == theirs.before[two].shape]
+        alike = [two for two in both if relative(ours.before[two[0]], theirs.before[two[1]]) <= limit]
+        for _, one, other in sorted((relative(ours.after[one], theirs.after[two]), one, two) for one, two in alike):
             if other not in found and one not in found.values():
                 found[other] = one
     return found

@@ -246,13 +246,10 @@ def _depth(direction: str, verdicts: Sequence[LayerVerdict]) -> Chart:
     small = " small" if len(verdicts) > CROWD else ""
     for closeness in ORDER:
         for double in (False, True):
-            own = {
-                at: one.own
-                for at, one in enumerate(verdicts)
-                if one.closeness is closeness
-                and one.own is not None
-                and (closeness is Closeness.ROUNDING and one.ratio is None and one.method == "float64") == double
-            }
+            rounding = closeness is Closeness.ROUNDING
+            known = [(at, one, one.own) for at, one in enumerate(verdicts) if one.closeness is closeness]
+            alone = [(rounding and one.ratio is None and one.method == "float64") == double for _, one, _ in known]
+            own = {at: size for (at, _, size), kept in zip(known, alone, strict=True) if kept and size is not None}
             if own:
                 kind = f"{SIGNS[closeness].slug}{' faint' if double else ''}"
                 chart.dots(own, own.values(), f"{kind}{small}")

@@ -195,13 +195,8 @@ class Judge:
             left = found.undiagnosed if self.search.wanted else SWITCHED_OFF
             known = all(one.is_known for one in found.diagnoses) and not found.undiagnosed
             found = replace(found, undiagnosed=left if _failed(told) and not (known and found.diagnoses) else "")
-        return replace(
-            report,
-            verdicts=told,
-            diagnoses=found.diagnoses,
-            undiagnosed=found.undiagnosed,
-            uncompared=tuple(document.get("uncompared", ())),
-        )
+        uncompared, left = tuple(document.get("uncompared", ())), found.undiagnosed
+        return replace(report, verdicts=told, diagnoses=found.diagnoses, undiagnosed=left, uncompared=uncompared)
 
     def _accepted(
         self, verdicts: tuple[Verdict, ...], found: Diagnosed, document: JsonObject, judged: Mapping[str, str]

@@ -21,13 +21,12 @@ from tipchain.live.report import LiveResults, count_all
 from tipchain.live.request import LiveRequest
 from tipchain.numbers.tolerance import ROUGH, SAME_SINGLE
 
+Pairs = Sequence[LayerPair]
 SHOWN_OUTPUTS = 4
 """Outputs that only one side has which a stage's reason names; all are in ``report.unmatched``."""
 
 
-def locate_in_time(
-    asked: LiveRequest, results: LiveResults, store: Store, pairs: Sequence[LayerPair]
-) -> Located | None:
+def locate_in_time(asked: LiveRequest, results: LiveResults, store: Store, pairs: Pairs) -> Located | None:
     """Run both models and compare their layers, forward alone where backward raises; None where there is no time."""
     try:
         return locate(asked, results.pace, store, pairs)
@@ -49,13 +48,7 @@ def locate_in_time(
 
 
 def locate(
-    asked: LiveRequest,
-    pace: Pace,
-    store: Store,
-    pairs: Sequence[LayerPair],
-    *,
-    losses: bool = True,
-    backward: bool = True,
+    asked: LiveRequest, pace: Pace, store: Store, pairs: Pairs, *, losses: bool = True, backward: bool = True
 ) -> Located:
     """Run both models and compare their layers; backward starts from the losses, if there are some that run."""
     wanted = backward and "backward" in asked.wanted
@@ -71,7 +64,7 @@ def locate(
 
 
 def without_losses(
-    asked: LiveRequest, results: LiveResults, store: Store, pairs: Sequence[LayerPair], located: Located
+    asked: LiveRequest, results: LiveResults, store: Store, pairs: Pairs, located: Located
 ) -> Located | None:
     """Return the findings without the losses, which differ: another loss is no layer's fault.
 

@@ -60,7 +60,7 @@ class Predicted:
     returned: list[list[Array]]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class _Deployed:
     side: LiveSide
     predict: Function
@@ -114,10 +114,7 @@ def check_predictions(asked: LiveRequest) -> PieceCheck:
     """
     ours, theirs, moved = (
         _Deployed(
-            side=asked.sides[at],
-            predict=asked.pieces[PREDICT][at],
-            model=asked.copied(at, double=False, training=False),
-            seed=asked.seed,
+            asked.sides[at], asked.pieces[PREDICT][at], asked.copied(at, double=False, training=False), asked.seed
         )
         for at in (0, 1, 0)
     )

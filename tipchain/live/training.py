@@ -21,7 +21,7 @@ from tipchain.explain.causes.optimizer_builders import clipping, slots_of
 from tipchain.explain.causes.schedules import stepper
 from tipchain.explain.findings import PieceCheck
 from tipchain.explain.locate.differences import distance, rms
-from tipchain.explain.locate.gradients import Laid, as_reference, laid_otherwise
+from tipchain.explain.locate.gradients import Arrays, Laid, as_reference, laid_otherwise
 from tipchain.explain.locate.matching import LayerPair
 from tipchain.explain.locate.rerun import conditions
 from tipchain.explain.locate.runs import ARGS, LABELS, Precise, bind, call_model, with_tensors
@@ -35,7 +35,8 @@ from tipchain.numbers.tolerance import CONSTANT, NOISE, SAME_DOUBLE, SAME_SINGLE
 from tipchain.weights.sides import TensorSlot, assemble
 
 Slots = Mapping[str, TensorSlot]
-State = Mapping[str, Mapping[str, Array]]
+SlotsOf = Callable[[], Slots]
+State = Mapping[str, Arrays]
 """The tensors of the model, and those beside it in a loop, by their holders."""
 SCHEDULES = ("scheduler", "schedule", "lr_scheduler")
 """Names of a loop's parameter that is given the schedule."""
@@ -146,13 +147,7 @@ class Loop:
     """
 
     def __init__(
-        self,
-        recipe: Recipe,
-        number: int,
-        model: Model,
-        optimizer: Optimizer,
-        schedule: Schedule,
-        slots: Callable[[], Slots],
+        self, recipe: Recipe, number: int, model: Model, optimizer: Optimizer, schedule: Schedule, slots: SlotsOf
     ) -> None:
         self.recipe, self.number, self.model, self.optimizer, self.schedule = recipe, number, model, optimizer, schedule
         self.side: LiveSide = recipe.asked.sides[number]
@@ -409,7 +404,7 @@ class Lockstep:
             recipe.beside.setdefault(other, laid_otherwise(kept[name], port_kept[other]))
         self.moved = recipe.open_moved(self.port) if measured else None
         self.states: tuple[State, State, State] = (self.start, self.start, self.port.state() if measured else {})
-        self.losses: list[tuple[Mapping[str, Array], Mapping[str, Array]]] = []
+        self.losses: list[tuple[Arrays, Arrays]] = []
         self.allowed: list[dict[str, float]] = []
         self.chaotic: int | None = None
 
@@ -446,7 +441,7 @@ class Lockstep:
         moved.step(0)
         return moved
 
-    def _first_apart(self, losses: Mapping[str, Array]) -> float:
+    def _first_apart(self, losses: Arrays) -> float:
         """Return how far first losses are apart from the reference's, in all."""
         ours, theirs = (sum(float(one.sum()) for one in each.values()) for each in (self.losses[0][0], losses))
         return abs(theirs - ours)
@@ -607,22 +602,16 @@ def _equal(taken: Lockstep, steps: int) -> str:
     return f"{steps} steps and {compared} tensors after each{beside} are as close as rounding allows"
 
 
-def _common(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> list[str]:
+def _common(ours: Arrays, theirs: Arrays) -> list[str]:
     return [name for name, one in ours.items() if name in theirs and theirs[name].shape == one.shape]
 
 
-def paired(ours: Mapping[str, Mapping[str, Array]], theirs: Mapping[str, Mapping[str, Array]]) -> dict[str, str]:
+def paired(ours: Mapping[str, Arrays], theirs: Mapping[str, Arrays]) -> dict[str, str]:
     """Return the port's attribute by the reference's: of the same name, else the only one with the same tensors."""
     return pair_names(ours, theirs, lambda one, other: set(one) == set(other))
 
 
-def tensors_apart(
-    what: str,
-    start: Mapping[str, Array],
-    reference: Mapping[str, Array],
-    moved: Mapping[str, Array],
-    port: Mapping[str, Array],
-) -> list[Apart]:
+def tensors_apart(what: str, start: Arrays, reference: Arrays, moved: Arrays, port: Arrays) -> list[Apart]:
     """Return the tensors that are further apart than the moved reference's allow, the worst first."""
     both = {name: (reference[name], port[name]) for name in _common(reference, port)}
     apart_all = {name: distance(*two) for name, two in both.items()}

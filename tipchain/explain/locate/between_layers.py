@@ -604,13 +604,10 @@ class CodeJudge:
         """The outputs of layers, and of code around some, that are the same tensor in both models, the last first."""
         around = (one for one in self.matching.containers if one.port.parent is not None)
         known = {(one.reference.number, one.port.number): one for one in (*around, *self.matching.pairs)}
-        return [
-            (pair, link)
-            for pair in sorted(known.values(), key=lambda one: one.port.ended, reverse=True)
-            for link in self.compare.outputs(pair)
-            if pair.reference.outputs[link.ours].dtype.kind == "f"
-            and self.compare.output_apart(pair, link) <= self.noise
-        ]
+        pairs = sorted(known.values(), key=lambda one: one.port.ended, reverse=True)
+        every = ((pair, link) for pair in pairs for link in self.compare.outputs(pair))
+        floats = (two for two in every if two[0].reference.outputs[two[1].ours].dtype.kind == "f")
+        return [two for two in floats if self.compare.output_apart(*two) <= self.noise]
 
     def _code(self, calls: Calls, apart: float, what: str, values: Values | None = None) -> LayerVerdict:
         ours, theirs = calls

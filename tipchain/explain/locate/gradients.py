@@ -16,7 +16,7 @@ from tipchain.explain.locate.matching import CallPair, LayerPair, print_of
 from tipchain.explain.locate.rerun import BothModels, PairReruns, Rerun
 from tipchain.explain.locate.runs import LargeWeight
 from tipchain.explain.locate.trace import NotHeld
-from tipchain.explain.locate.verdicts import Closeness, Measured, classify, frameworks_own, measure, only
+from tipchain.explain.locate.verdicts import Closeness, Measured, classify, frameworks_own, measure
 from tipchain.framework_types import Array, Model
 from tipchain.frameworks.live_models import LiveSide, Sides, has_hooks
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE
@@ -356,7 +356,7 @@ def measure_gradients(
         if port64 is not None and not frameworks_own(reruns.pair.port.layer):
             arranged = relative(np.sort(truth, axis=None), np.sort(port64, axis=None))
             if arranged <= SAME_DOUBLE < relative(truth, port64):
-                yield only(f"gradient of {name}", arranged)
+                yield Measured(f"gradient of {name}", arranged)
                 continue
         given = partial(_gradient, name, kept={}, shape=truth.shape)
         exact, terms = known if port64 is None else port64, reruns.terms(truth)

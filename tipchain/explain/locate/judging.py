@@ -32,7 +32,6 @@ from tipchain.explain.locate.verdicts import (
     continued,
     frameworks_own,
     measure,
-    only,
     reason_of,
     settled,
 )
@@ -447,15 +446,12 @@ class PairJudge(CodeJudge):
                     return [self._decide(pair, "forward", inherited, measured), *backward]
             if inherited <= self.noise and not self._agree(pair):
                 far = {reruns.output_name(link): self.compare.output_apart(pair, link) for link in outputs}
-                worst = only(*max(far.items(), key=itemgetter(1)))
+                worst = Measured(*max(far.items(), key=itemgetter(1)))
                 return [self._decide(pair, "forward", inherited, [worst]), *backward]
             return [self._verdict(pair, "forward", inherited, unknown, None, reason), *backward]
         directions: tuple[tuple[Direction, float], ...] = ("forward", inherited), ("backward", apart)
-        decided = [
-            self._decide(pair, direction, before, measured)
-            for (direction, before), measured in zip(directions, found, strict=True)
-            if measured or direction == "forward"
-        ]
+        both = zip(directions, found, strict=True)
+        decided = [self._decide(pair, way, before, told) for (way, before), told in both if told or way == "forward"]
         shown = inherited <= self.noise and not self._agree(pair)  # by the models' runs
         if shown or not any(one.at_fault for one in decided):
             return decided
@@ -486,14 +482,12 @@ class PairJudge(CodeJudge):
         apart = [self.compare.output_apart(pair, link) for link in outputs]
         if self.single or known is None or max([inherited, *apart]) > SAME_DOUBLE:
             return self._in_full(reruns, inherited)
-        forward = [only(reruns.output_name(link), one) for link, one in zip(outputs, apart, strict=True)]
-        backward = [
-            only(f"gradient of input {pair.port.input_names[link.theirs]}", known)
-            for link in reruns.inputs
-            if reruns.backward and pair.reference.inputs[link.ours].gradient is not None
-        ]
+        forward = [Measured(reruns.output_name(link), one) for link, one in zip(outputs, apart, strict=True)]
+        ends = [one for one in reruns.inputs if pair.reference.inputs[one.ours].gradient is not None]
+        names = [pair.port.input_names[link.theirs] for link in ends if reruns.backward]
+        backward = [Measured(f"gradient of input {name}", known) for name in names]
         parameters = self._shared.largest(pair)
-        return forward, backward if parameters is None else [*backward, only("gradients of parameters", parameters)]
+        return forward, backward if parameters is None else [*backward, Measured("gradients of parameters", parameters)]
 
     def _in_full(self, reruns: PairReruns, inherited: float) -> Found:
         """Measure the outputs, and the gradients that the layers give for the reference's cotangents."""
@@ -545,7 +539,7 @@ class PairJudge(CodeJudge):
                 exact = link.layout.back(reruns.port64.outputs[link.theirs])
             slow, fast = reruns.singles
             if slow is None and fast is None and isinstance(exact, float):
-                found.append(only(what, exact))
+                found.append(Measured(what, exact))
                 continue
             moved = None if self.exact or exact is not None else reruns.moved
             found.append(

@@ -114,11 +114,9 @@ def _packed(prints: Mapping[str, Print], others: Mapping[str, Print], taken: set
     for path in (*others, *taken):
         for dot in re.finditer(r"\.", path):
             inside[path[: dot.start()]].append(path)
-    held = {  # containers of several layers, none of which is paired
-        container: sum_of(others[path] for path in paths)
-        for container, paths in inside.items()
-        if len(paths) > 1 and not taken.intersection(paths)
-    }
+    # Containers of several layers, none of which is paired.
+    free = ((one, paths) for one, paths in inside.items() if len(paths) > 1 and not taken.intersection(paths))
+    held = {container: sum_of(others[path] for path in paths) for container, paths in free}
     for path, print_ in prints.items():
         fitting = [container for container, whole in held.items() if whole == print_]
         alone = sum(one == print_ for one in prints.values()) == 1
@@ -365,14 +363,9 @@ def _paired_calls(reference: Trace, port: Trace, layers: Sequence[LayerPair], cl
     ended = ([call for call in trace.calls if call.ended >= 0] for trace in (reference, port))
     ours, theirs = (group_by(calls, attrgetter("path")) for calls in ended)
     paths, port_paths = [pair.reference for pair in layers], [pair.port for pair in layers]
-    return [
-        CallPair(reference=one, port=other)
-        for pair in layers
-        for one, other in _same_turns(
-            [*zip(_calls_of(pair.reference, ours, paths), _calls_of(pair.port, theirs, port_paths), strict=False)],
-            close,
-        )
-    ]
+    both = ((_calls_of(pair.reference, ours, paths), _calls_of(pair.port, theirs, port_paths)) for pair in layers)
+    turns = (_same_turns([*zip(*calls, strict=False)], close) for calls in both)
+    return [CallPair(reference=one, port=other) for pairs in turns for one, other in pairs]
 
 
 def _calls_of(path: str, turns: Mapping[str, list[Call]], paired: Sequence[str]) -> list[Call]:
@@ -402,13 +395,9 @@ def _parted_by_gradients(both: list[tuple[Call, Call]], close: Close) -> list[tu
     loose = [n for n, pair in enumerate(both) if len(both) > 1 and not _alike_gradients(*pair, close)]
     for first, second in combinations(loose, 2):
         (one, its), (other, others) = both[first], both[second]
-        if (
-            _alike_gradients(one, others, close)
-            and _alike_gradients(other, its, close)
-            and _alike(one.inputs, others.inputs, close)
-            and _alike(other.inputs, its.inputs, close)
-            and not (_alike_gradients(one, its, close) or _alike_gradients(other, others, close))
-        ):
+        crossed = _alike_gradients(one, others, close) and _alike_gradients(other, its, close)
+        crossed = crossed and not (_alike_gradients(one, its, close) or _alike_gradients(other, others, close))
+        if crossed and _alike(one.inputs, others.inputs, close) and _alike(other.inputs, its.inputs, close):
             both[first], both[second] = (one, others), (other, its)
     return both
 
@@ -474,13 +463,11 @@ def _segments(
         index = before[index]
     ends = [(-1, -1), *chain[::-1], (max(ours, default=-1) + 1, max(theirs, default=-1) + 1)]
     left, port_left = _unmatched((ours, theirs), anchors)
-    return [
-        (
-            [call for call in left if start < call.number < end],
-            [call for call in port_left if port_start < call.number < port_end],
-        )
-        for (start, port_start), (end, port_end) in pairwise(ends)
-    ]
+
+    def between(calls: Sequence[Call], start: int, end: int) -> list[Call]:
+        return [call for call in calls if start < call.number < end]
+
+    return [(between(left, one[0], two[0]), between(port_left, one[1], two[1])) for one, two in pairwise(ends)]
 
 
 def best_pairs(scores: Array) -> list[tuple[int, int]]:

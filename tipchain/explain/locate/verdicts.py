@@ -102,24 +102,24 @@ class LayerVerdict:
         return replace(self, closeness=Closeness.NOT_COMPARABLE, reason=reason)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Measured:
     """Errors of one tensor, as RMS relative to the truth's.
 
     Attributes:
+        what: which tensor it is.
         exact: of the port in float64, against the reference in float64; None where the port does not run so.
         port: of the port in float32; None where it was not run.
         reference: of the reference in float32; None where it was not run.
         bitwise: both float32 results are the same.
-        what: which tensor it is.
         usual: where the port's float32 result is far off, the median of its elements' relative errors; 0 elsewhere.
     """
 
-    exact: float | None
-    port: float | None
-    reference: float | None
-    bitwise: bool
     what: str
+    exact: float | None
+    port: float | None = None
+    reference: float | None = None
+    bitwise: bool = False
     usual: float = 0.0
 
     @property
@@ -128,11 +128,6 @@ class Measured:
         if self.port is None or self.reference is None:
             return None
         return self.port / max(self.reference, UNIT / 4)
-
-
-def only(what: str, exact: float) -> Measured:
-    """Return the measurement of a tensor in float64 alone."""
-    return Measured(exact=exact, port=None, reference=None, bitwise=False, what=what)
 
 
 def measure(
@@ -292,24 +287,16 @@ def settled(
         gradients: the gradients of all parameters agree too.
     """
     found = list(verdicts)
-    refuted = {
-        (one.port_path, one.turn)
-        for one in found
-        if one.direction == "forward"
-        and one.closeness is Closeness.DIFFERS
-        and loose.get(id(one), 0.0) >= REFUTES * actual
-    }
-    return tuple(
-        replace(one.not_comparable(f"built differently, but the models do the same: {one.reason}"), refuted=True)
-        if id(one) in loose
-        and one.at_fault
-        and (
-            (one.port_path, one.turn) in refuted
-            or (gradients and (one.direction, one.closeness) == ("backward", Closeness.DIFFERS))
-        )
-        else one
-        for one in found
-    )
+    wrong = [one for one in found if one.direction == "forward" and one.closeness is Closeness.DIFFERS]
+    refuted = {(one.port_path, one.turn) for one in wrong if loose.get(id(one), 0.0) >= REFUTES * actual}
+
+    def settle(one: LayerVerdict) -> LayerVerdict:
+        of_gradients = gradients and (one.direction, one.closeness) == ("backward", Closeness.DIFFERS)
+        if id(one) not in loose or not one.at_fault or not (of_gradients or (one.port_path, one.turn) in refuted):
+            return one
+        return replace(one.not_comparable(f"built differently, but the models do the same: {one.reason}"), refuted=True)
+
+    return tuple(map(settle, found))
 
 
 OWN = ("torch.nn.", "paddle.nn.")

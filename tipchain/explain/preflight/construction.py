@@ -358,11 +358,9 @@ def check(
     arguments = [pairs.weigh(one) for one in check_layers(pairs.found) if not pairs.freezes(one)]
     shaped = {_paths(one) for one in arguments if one.name in SHAPING}
     told = {(one.name, *_paths(one)) for one in arguments}
-    kept = [
-        one
-        for one in check_parameters(tensors)
-        if not (one.name in FOLLOWING and (_paths(one) in shaped or (one.name, *_paths(one)) in told))
-    ]
+    told |= {(name, *paths) for name in FOLLOWING for paths in shaped}
+    found = check_parameters(tensors)
+    kept = [one for one in found if one.name not in FOLLOWING or (one.name, *_paths(one)) not in told]
     of_models = [*arguments, *kept, *check_flags(reference, port, pairs.found, tensors)]
     order = {path: number for number, path in enumerate(pairs.reference)}
     last = len(order)

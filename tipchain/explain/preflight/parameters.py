@@ -141,11 +141,8 @@ class Tensors:
         ours = mine | {slot.name: layer.path for layer in reference_only for slot in layer.slots}
         theirs = its | {_first_tensor(slot): layer.path for layer in port_only for slot in layer.slots}
         held = {slot.name: slot for layer in self.layers[0] for slot in layer.slots}
-        found = {
-            name: _first_tensor(slot)
-            for name, slot in slots.items()
-            if name in ours and _first_tensor(slot) in theirs and (name in mine or _first_tensor(slot) in its)
-        }
+        both = ((name, _first_tensor(slot)) for name, slot in slots.items() if name in ours)
+        found = {name: one for name, one in both if one in theirs and (name in mine or one in its)}
         taken = set(found.values())
         self.pairs = [
             pair

@@ -128,11 +128,8 @@ def has_functions(settings: Settings) -> bool:
 
 def as_call(settings: Settings) -> str:
     """Return Paddle's schedule as code."""
-    given = (
-        f"{name}={as_call(value) if isinstance(value, Settings) else repr(tidy(value))}"
-        for name, value in settings.arguments.items()
-        if (name, value) != ("last_epoch", -1)
-    )
+    kept = ((name, one) for name, one in settings.arguments.items() if (name, one) != ("last_epoch", -1))
+    given = (f"{name}={as_call(one) if isinstance(one, Settings) else repr(tidy(one))}" for name, one in kept)
     return f"{settings.kind}({', '.join(given)})"
 
 

@@ -344,9 +344,8 @@ def _flows(gradient: Array | None) -> bool:
 def _apart(one: Rerun, other: Rerun) -> bool:
     """Tell whether a result or gradient of the port's differs from the reference's, if that is finite."""
     expected, actual = one.parameters or {}, other.parameters or {}
-    gradients = [(expected[name], actual[name]) for name in expected.keys() & actual.keys()]
-    gradients += [(a, b) for a, b in zip(one.inputs, other.inputs, strict=False) if a is not None and b is not None]
-    return len(one.outputs) != len(other.outputs) or any(
-        bool(np.isfinite(ours).all()) and not relative_arranged(ours, theirs) <= ROUGH
-        for ours, theirs in (*zip(one.outputs, other.outputs, strict=True), *gradients)
-    )
+    pairs = [*zip(one.outputs, other.outputs, strict=False)]
+    pairs += [(a, b) for a, b in zip(one.inputs, other.inputs, strict=False) if a is not None and b is not None]
+    pairs += [(expected[name], actual[name]) for name in expected.keys() & actual.keys()]
+    known = (two for two in pairs if np.isfinite(two[0]).all())
+    return len(one.outputs) != len(other.outputs) or any(not relative_arranged(*two) <= ROUGH for two in known)
