@@ -17,6 +17,7 @@ from tipchain.explain.locate.trace import Store
 from tipchain.explain.locate.verdicts import LayerVerdict
 from tipchain.explain.preflight.construction import every_path
 from tipchain.facts.layers import KINDS
+from tipchain.framework_types import Options
 from tipchain.live.report import AlignmentReport, LiveResults
 from tipchain.live.request import LiveRequest
 from tipchain.numbers.tolerance import EXPLAINED
@@ -182,13 +183,8 @@ def placed(
     if verdict is None or path is None or path == verdict.port_path:
         return verdict
     there = asked.fault(_counterpart(path, verdict, located), path, verdict.reason)
-    return replace(
-        verdict,
-        port_path=path,
-        port_type=there.port_type,
-        reference_path=there.reference_path,
-        reference_type=there.reference_type,
-    )
+    types: Options = {"port_type": there.port_type, "reference_type": there.reference_type}
+    return replace(verdict, port_path=path, reference_path=there.reference_path, **types)
 
 
 def _counterpart(path: str, verdict: LayerVerdict, located: Located) -> str:

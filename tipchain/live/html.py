@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from math import inf, isfinite
 from typing import NamedTuple
 
@@ -244,16 +245,17 @@ def _depth(direction: str, verdicts: Sequence[LayerVerdict]) -> Chart:
     chart.line(range(len(verdicts)), [one.inherited for one in verdicts], "inherited")
     chart.keys.append(("line inherited", "inherited: what the layer was given"))
     small = " small" if len(verdicts) > CROWD else ""
-    for closeness in ORDER:
-        for double in (False, True):
-            rounding = closeness is Closeness.ROUNDING
-            known = [(at, one, one.own) for at, one in enumerate(verdicts) if one.closeness is closeness]
-            alone = [(rounding and one.ratio is None and one.method == "float64") == double for _, one, _ in known]
-            own = {at: size for (at, _, size), kept in zip(known, alone, strict=True) if kept and size is not None}
-            if own:
-                kind = f"{SIGNS[closeness].slug}{' faint' if double else ''}"
-                chart.dots(own, own.values(), f"{kind}{small}")
-                chart.keys.append((f"dot {kind}", f"own: {closeness.value}{', in float64 alone' if double else ''}"))
+
+    def in_double(one: LayerVerdict) -> bool:
+        return one.closeness is Closeness.ROUNDING and one.ratio is None and one.method == "float64"
+
+    groups = group_by(enumerate(verdicts), lambda two: (two[1].closeness, in_double(two[1])))
+    for closeness, double in product(ORDER, (False, True)):
+        own = {at: one.own for at, one in groups.get((closeness, double), ()) if one.own is not None}
+        if own:
+            kind = f"{SIGNS[closeness].slug}{' faint' if double else ''}"
+            chart.dots(own, own.values(), f"{kind}{small}")
+            chart.keys.append((f"dot {kind}", f"own: {closeness.value}{', in float64 alone' if double else ''}"))
     chart.keys.append(("line unit", "one rounding to float32"))
     return chart
 

@@ -95,8 +95,7 @@ def read_arrays(path: Path) -> dict[str, object]:
         ends = {one.removeprefix(f"{name}_"): one for one in found if one.startswith(f"{name}_")}
         numbered = {int(end): one for end, one in ends.items() if end.isdecimal()}
         named = [one for one in found if name == LABELS and one.startswith(f"{name}.")]
-        ways = [bool(numbered), bool(named), name in found]
-        if sum(ways) > 1:
+        if bool(numbered) + bool(named) + (name in found) > 1:
             raise UsageError(
                 f"{path}: holds {name} in several forms\n  expected: {name}, or {name}_0, {name}_1, …"
                 + (f", or {name}.KEY" if name == LABELS else "")

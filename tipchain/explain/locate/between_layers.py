@@ -415,12 +415,9 @@ class CodeJudge:
         return found
 
     def _given(self, number: Literal[0, 1], wanted: Callable[[TracedValue], Array], take: Take) -> bool:
-        """Run a model with ``wanted`` for the reference's tensors that its layers give, backward from the reference's start.
+        """Run a model with ``wanted`` for the reference's tensors that its layers give; tell whether it takes that.
 
-        ``take`` is handed the gradients of these tensors.
-
-        Returns:
-            Whether the model takes that.
+        It runs backward from the reference's start, and ``take`` is handed the gradients of these tensors.
         """
         models, root = self.models[number], self.runs[number].trace.calls[0]
         side = models.side
@@ -564,11 +561,11 @@ class CodeJudge:
 
     def _around(self, calls: Calls, values: Values, ends: Literal["inputs", "outputs"]) -> Calls:
         """Return the innermost calls around two that do not themselves have the values among their inputs, or outputs."""
-        ours, theirs = (
-            next((one for one in trace.around(call) if value not in getattr(one, ends)), trace.calls[0])
-            for trace, call, value in zip(self.runs.traces, calls, values, strict=True)
-        )
-        return ours, theirs
+        found = []
+        for trace, call, value in zip(self.runs.traces, calls, values, strict=True):
+            outer = (one for one in trace.around(call) if value not in getattr(one, ends))
+            found.append(next(outer, trace.calls[0]))
+        return found[0], found[1]
 
     def _odd_gradients(self, ours: TracedValue, theirs: TracedValue) -> str:
         held = [np.zeros(0) if one.gradient is None else self.store.get(one.gradient) for one in (ours, theirs)]

@@ -310,7 +310,7 @@ ALONE = 1 - EXPLAINED
 
 
 def measure_gradients(
-    reruns: PairReruns, truths: Arrays | None, kept: Mapping[str, Laid], *, known: float | None, double: bool
+    reruns: PairReruns, kept: Mapping[str, Laid], *, truths: Arrays | None, known: float | None, double: bool
 ) -> Iterator[Measured]:
     """Measure the gradients that a layer gives its inputs, and its parameters.
 
@@ -337,14 +337,10 @@ def measure_gradients(
             continue
         ours, theirs = link.layout.shared, link.layout.back_shared
         shaken = None if moved is None else moved.inputs[link.ours]
-        yield measure(
-            f"gradient of input {reruns.pair.port.input_names[link.theirs]}",
-            ours(truth),
-            None if own is None else ours(own),
-            None if port is None else theirs(port),
-            known if port64 is None else theirs(port64),
-            None if shaken is None else ours(shaken),
-        )
+        own, shaken = (None if one is None else ours(one) for one in (own, shaken))
+        exact, port = known if port64 is None else theirs(port64), None if port is None else theirs(port)
+        what = f"gradient of input {reruns.pair.port.input_names[link.theirs]}"
+        yield measure(what, ours(truth), own, port, exact, shaken)
     if truths is None and known is None:
         again = reruns.reference64
         truths = None if again is None else again.parameters

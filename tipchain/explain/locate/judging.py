@@ -503,8 +503,7 @@ class PairJudge(CodeJudge):
             measured = self._outputs(reruns, whole=inherited <= self.noise)
         if classify(measured)[0] is Closeness.DIFFERS and 0 < inherited <= self.noise:
             measured = self._outputs(reruns, whole=False)  # it may have been given most of that
-        forward = classify(measured)[0]
-        if forward not in FAULTS:
+        if classify(measured)[0] not in FAULTS:
             number = pair.port.number
             self._made[number] = max([self._made.get(number, 0.0), *(one.exact or 0.0 for one in measured)])
         if not reruns.backward:
@@ -542,16 +541,10 @@ class PairJudge(CodeJudge):
                 found.append(Measured(what, exact))
                 continue
             moved = None if self.exact or exact is not None else reruns.moved
-            found.append(
-                measure(
-                    what,
-                    self.store.get(reruns.pair.reference.outputs[link.ours].stored),
-                    None if slow is None else slow.outputs[link.ours],
-                    None if fast is None else link.layout.back(fast.outputs[link.theirs]),
-                    exact,
-                    None if moved is None else moved.outputs[link.ours],
-                )
-            )
+            truth = self.store.get(reruns.pair.reference.outputs[link.ours].stored)
+            ours, shaken = (None if one is None else one.outputs[link.ours] for one in (slow, moved))
+            theirs = None if fast is None else link.layout.back(fast.outputs[link.theirs])
+            found.append(measure(what, truth, ours, theirs, exact, shaken))
         return found
 
     def _decide(self, pair: CallPair, direction: Direction, inherited: float, measured: list[Measured]) -> LayerVerdict:
@@ -567,14 +560,11 @@ class PairJudge(CodeJudge):
     def _measure_gradients(
         self, reruns: tuple[PairReruns, PairReruns], truths: Arrays | None, known: float | None
     ) -> list[Measured]:
-        plain, closer = (
-            partial(
-                measure_gradients, one, truths, self._shared.known_layouts(one.pair), known=known, double=self.exact
-            )
-            for one in reruns
-        )
-        found = [*plain()]
-        return [*closer()] if reruns[0].pair.whole and _slightly(found) else found
+        measured = partial(measure_gradients, truths=truths, known=known, double=self.exact)
+        plain, closer = reruns
+        found = [*measured(plain, self._shared.known_layouts(plain.pair))]
+        again = plain.pair.whole and _slightly(found)
+        return [*measured(closer, self._shared.known_layouts(closer.pair))] if again else found
 
     def _gradients_known(self, pair: CallPair) -> float | None:
         """Return how far the whole runs' gradients around a layer, and of its parameters, are apart.

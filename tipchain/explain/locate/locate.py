@@ -446,8 +446,7 @@ class Locator:
         def likewise(values: Sequence[TracedValue], names: Sequence[str]) -> list[Array | None]:
             drawn = start(reference.values, reference.output_names)
             found: list[Array | None] = [None] * len(values)
-            compare = Comparer(self.store)
-            for link in compare.results(reference.values, values, reference.output_names, names):
+            for link in Comparer(self.store).results(reference.values, values, reference.output_names, names):
                 both.add(link.ours)
                 given = drawn[link.ours]
                 found[link.theirs] = None if given is None else link.layout.apply_gradient(given)
@@ -540,17 +539,12 @@ def _agree(ours: TracedRun, theirs: TracedRun) -> bool:
 
 def single_outputs(located: Located, ours: Sequence[Array], theirs: Sequence[Array]) -> list[Measured]:
     """Return the errors of the outputs in float32, of both sides."""
-    return [
-        measure(
-            f"output {located.port.output_names[link.theirs]}",
-            located.reference.outputs[link.ours],
-            ours[link.ours],
-            link.layout.back(theirs[link.theirs]),
-            apart,
-        )
-        for link, apart in zip(located.links, located.outputs, strict=False)
-        if located.reference.outputs[link.ours].dtype.kind == "f"
-    ]
+    found = []
+    for link, apart in zip(located.links, located.outputs, strict=False):
+        truth, what = located.reference.outputs[link.ours], f"output {located.port.output_names[link.theirs]}"
+        if truth.dtype.kind == "f":
+            found.append(measure(what, truth, ours[link.ours], link.layout.back(theirs[link.theirs]), apart))
+    return found
 
 
 def bytes_of(model: Model) -> int:

@@ -134,7 +134,7 @@ class LayerTrial:
 
     def _tried(self, one: Diagnosis, pair: PairedLayers) -> str | None:
         """Return the proof of a difference beyond the runs; empty if none, None if untried."""
-        paths = pair.reference_path, pair.port_path
+        paths = pair.paths
         call = next((call for call in self._calls(paths) if not call.whole), None)
         if one.name in JOINED or paths in self.unlike or call is None or paths not in self.fine:
             return None
