@@ -34,7 +34,14 @@ from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
 from tipchain.frameworks.randomness import Draws
 from tipchain.live.causes import explain, grave, with_stage
 from tipchain.live.construction import check_construction
-from tipchain.live.layers import differs_in_double_alone, judge_layers, locate_in_time, without_double, without_losses
+from tipchain.live.layers import (
+    Pairs,
+    differs_in_double_alone,
+    judge_layers,
+    locate_in_time,
+    without_double,
+    without_losses,
+)
 from tipchain.live.other_calls import judge_other_calls
 from tipchain.live.partings import loop_causes
 from tipchain.live.places import place_layers, place_pieces
@@ -270,17 +277,12 @@ def check_metrics(asked: LiveRequest, located: Located | None) -> PieceCheck:
 
 
 def check_training(
-    asked: LiveRequest,
-    results: LiveResults,
-    pairs: Sequence[LayerPair],
-    located: Located,
-    other_draws: tuple[Draws, Draws] | None,
-    excused: bool,
+    asked: LiveRequest, results: LiveResults, pairs: Pairs, located: Located, other_draws: Draws | None, excused: bool
 ) -> PieceCheck:
     """Train both models with their losses, in each mode; see `compare` for ``excused``.
 
-    Where no other stage tells a cause, the first quantity that parts is looked for. ``other_draws`` are those of a run in
-    the other mode, None where the models do not agree in it.
+    Where no other stage tells a cause, the first quantity that parts is looked for. ``other_draws`` are the port's of a run
+    in the other mode, None where the models do not agree in it.
     """
     if not located.comparable or not located.exact:
         which = f"{without_double(located)} does not run in float64, in which trainings are compared"
@@ -299,7 +301,7 @@ def check_training(
             if other_draws is None:
                 reason = f"{how}not trained: the models were not compared in it"
                 return replace(check, outcome=Outcome.SKIP, reason=reason)
-            draws = other_draws[1]
+            draws = other_draws
         recipe = Recipe(asked=asked, pairs=pairs, draws=draws, training=mode == "train")
         done, step = compare(recipe, same=same, excused=excused)
         reason = "; ".join(filter(None, (check.reason, f"{how}{done.reason}")))
@@ -310,9 +312,7 @@ def check_training(
     return check
 
 
-def check_steps(
-    asked: LiveRequest, results: LiveResults, pairs: Sequence[LayerPair], located: Located | None
-) -> PieceCheck:
+def check_steps(asked: LiveRequest, results: LiveResults, pairs: Pairs, located: Located | None) -> PieceCheck:
     """Train both models by the user's own steps."""
     if located is not None and not located.comparable:
         results.leave_out(f"the training steps are {RANDOM}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from tipchain.core.language import many
 from tipchain.core.progress import Pace
@@ -24,6 +25,8 @@ from tipchain.numbers.tolerance import EXPLAINED
 from tipchain.weights.sides import join
 from tipchain.weights.structure import group_by
 
+Verdicts = Sequence[LayerVerdict]
+Findings = Sequence[Diagnosis]
 DESCRIBING = frozenset({"nan", "parting"})
 """Causes that only describe: a difference of the same layer's construction stands in their place."""
 SEARCHED = 5
@@ -87,12 +90,7 @@ def missing_layers(asked: LiveRequest, located: Located) -> Iterator[Diagnosis]:
 
 
 def explain_layers(
-    asked: LiveRequest,
-    located: Located,
-    verdicts: Sequence[LayerVerdict],
-    findings: Sequence[Diagnosis],
-    store: Store,
-    pace: Pace,
+    asked: LiveRequest, located: Located, verdicts: Verdicts, findings: Findings, store: Store, pace: Pace
 ) -> tuple[list[Diagnosis], dict[str, str]]:
     """Return the causes of the faults, one that several layers share once, and where the code stands that is wrong.
 
@@ -102,28 +100,17 @@ def explain_layers(
     Layers that are built otherwise in the same way are one group: what construction tells is applied to the first, and
     if it explains that one's error it is the cause of all. Other layers are tried with the causes of their type first.
     """
-    places: dict[str, str] = {}
+    places, searched = dict[str, str](), 0
     serious, at_fault = grave(findings), [one for one in verdicts if one.at_fault]
     faults = {path: ones[0] for path, ones in group_by(at_fault, lambda one: one.port_path).items()}
     wrong = [one.port_path for one in at_fault if one.direction == "forward"]
+    search_one = partial(diagnose, models=asked.models, seed=asked.seed, findings=serious, pace=pace)
 
-    def search(path: str, verdict: LayerVerdict, like: Sequence[Diagnosis], **how: bool) -> list[Diagnosis]:
+    def search(path: str, verdict: LayerVerdict, like: Findings, *, only_like: bool = False) -> list[Diagnosis]:
         shown, within = located.shown(verdict), [one for one in wrong if below(one, path) is not None]
         # Code that is wrong at several places has layers at fault inside; else that is not known.
-        several = path in located.again or (located.later and len(within) > 1)
-        told = diagnose(
-            shown,
-            verdict,
-            asked.sides,
-            store,
-            models=asked.models,
-            seed=asked.seed,
-            findings=serious,
-            like=like,
-            pace=pace,
-            inside={*within} - {path} if several else None,
-            **how,
-        )
+        inside = {*within} - {path} if path in located.again or (located.later and len(within) > 1) else None
+        told = search_one(shown, verdict, asked.sides, store, like=like, inside=inside, only_like=only_like)
         stage = "preflight" if verdict.direction == "construction" else verdict.direction
         return [replace(one, stage=stage, reference_path=_counterpart(one.port_path, verdict, shown)) for one in told]
 
@@ -132,7 +119,6 @@ def explain_layers(
     found: list[Diagnosis] = []
     settled: dict[tuple[object, ...], Diagnosis] = {}
     by_type: dict[tuple[str, str], list[Diagnosis]] = {}
-    searched = 0
     for number, (path, verdict) in enumerate(faults.items()):
         if pace.over:
             return [*found, unsearched(verdict)], places
@@ -222,7 +208,7 @@ def with_stage(cause: Diagnosis, report: AlignmentReport) -> Diagnosis:
     return replace(cause, stage="preflight", reference_path=built)
 
 
-def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Diagnosis]) -> list[Diagnosis]:
+def with_construction(diagnoses: Findings, findings: Findings) -> list[Diagnosis]:
     """Return the causes with those differences of construction that no number has shown, equal ones together.
 
     Where a piece differs by a cause unknown, what is known of its construction takes that one's place; so does what says
@@ -260,6 +246,6 @@ def _covers(cause: Diagnosis, finding: Diagnosis) -> bool:
     return cause.says(finding) or (shows and explains)
 
 
-def grave(findings: Sequence[Diagnosis]) -> list[Diagnosis]:
+def grave(findings: Findings) -> list[Diagnosis]:
     """Return the findings that fail something."""
     return [one for one in findings if not one.harmless]

@@ -48,8 +48,8 @@ from tipchain.numbers.tolerance import ROUGH, SAME_SINGLE
 from tipchain.weights.matching import match_models
 
 
-def judge_other_calls(asked: LiveRequest, results: LiveResults, located: Located) -> tuple[Draws, Draws] | None:
-    """Judge the models' other calls while they agree; return the other mode's agreeing draws."""
+def judge_other_calls(asked: LiveRequest, results: LiveResults, located: Located) -> Draws | None:
+    """Judge the models' other calls while they agree; return the port's draws in the other mode, if they agree in it."""
     return _OtherCalls(asked=asked, results=results, located=located).judge()
 
 
@@ -59,7 +59,7 @@ class _OtherCalls:
     results: LiveResults
     located: Located
 
-    def judge(self) -> tuple[Draws, Draws] | None:
+    def judge(self) -> Draws | None:
         asked, results, located, draws = self.asked, self.results, self.located, None
         changed = located.reference.changed or located.port.changed
         if results.passed("forward") and located.exact and located.comparable and changed:
@@ -91,13 +91,13 @@ class _OtherCalls:
     ) -> None:
         with self.results.erring("forward"):
             pairs = self.located.matching.pairs
-            verdicts, causes = check_buffers(self.asked, inputs, pairs, draws, training=training, double=double)
+            verdicts, causes = _check_buffers(self.asked, inputs, pairs, draws, training=training, double=double)
             self.results.report.diagnoses.extend(causes)
             if verdicts:
                 self.results.take_verdicts(verdicts)
                 self.results.end("forward", *judge(self.located, verdicts, "forward"))
 
-    def _judge_other_mode(self) -> tuple[Draws, Draws] | None:
+    def _judge_other_mode(self) -> Draws | None:
         asked, results, located = self.asked, self.results, self.located
         training, mode = (False, "eval") if asked.training else (True, "train")
         with results.erring("forward"):
@@ -121,7 +121,7 @@ class _OtherCalls:
             else:
                 if told.changed:
                     self._judge_buffers(given, told.draws, training=training, double=double)
-                return told.draws
+                return told.draws[1]
         return None
 
     def _judge_single(self) -> None:
@@ -284,22 +284,17 @@ class _Called:
         return not np.array_equal(self.before[name], self.after[name])
 
 
-def check_buffers(
-    asked: LiveRequest,
-    inputs: ModelInputs,
-    pairs: Sequence[CallPair],
-    draws: tuple[Draws, Draws],
-    *,
-    training: bool,
-    double: bool = True,
+def _check_buffers(
+    asked: LiveRequest, inputs: ModelInputs, pairs: Sequence[CallPair], draws: Sequence[Draws], **how: bool
 ) -> tuple[list[LayerVerdict], list[Diagnosis]]:
     """Call both models once and return a verdict and a cause for each layer of which the call leaves a buffer otherwise.
 
-    The random numbers of a run are drawn again; buffers of the frameworks' norms are left out. What does not run in ``double``
-    runs in float32.
+    The random numbers of a run are drawn again; buffers of the frameworks' norms are left out. ``how``: the mode, and whether they
+    run in float64.
     """
-    sides, limit = asked.sides, SAME_SINGLE if double else ROUGH
-    model, port_model = models = [asked.copied(number, training=training, double=double) for number in (0, 1)]
+    sides, double = asked.sides, how["double"]
+    limit = SAME_SINGLE if double else ROUGH
+    model, port_model = models = [asked.copied(number, **how) for number in (0, 1)]
     match: Mapping[str, str] = asked.names
     with suppress(WeightsError):  # else as they are matched, without pairs by order of declaration alone
         matched = match_models(model, port_model, asked.names)

@@ -27,7 +27,7 @@ from tipchain.explain.locate.trace import (
     take_out,
     with_results,
 )
-from tipchain.framework_types import Array, Function, Model, Nested, Tensor
+from tipchain.framework_types import Array, Function, Model, Nested, Options, Tensor
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.frameworks.randomness import Draws
 
@@ -223,18 +223,9 @@ def rerun_layer(
         return cotangents
 
     try:
-        made = rerun(
-            side,
-            called,
-            call.arguments,
-            inputs,
-            start if backward else None,
-            double=double,
-            seed=seed,
-            draws=drawn_again(call, seed),
-            of_inputs=backward,
-            same=same,
-        )
+        draws: Options = {"seed": seed, "draws": drawn_again(call, seed)}
+        begin = start if backward else None
+        made = rerun(side, called, call.arguments, inputs, begin, double=double, of_inputs=backward, same=same, **draws)
         return replace(made, parameters=side.parameter_gradients(layer)) if backward else made
     except Exception as error:  # a user's layer may raise anything
         raise NotReplayed(class_and_line(error)) from error
@@ -444,22 +435,16 @@ class PairReruns:
         It is run on the reference's tensors, backward from its gradients, unless others are ``given``. ``alone``: in float64 though
         its model does not run so.
         """
-        models, call = self.models[number], (self.pair.reference, self.pair.port)[number]
+        models, call = self.models[number], self.pair.calls[number]
         if double and not alone and models.double is None:
             return None
         layer = models.layer if double and not alone else partial(models.fresh, double=double)
-        called = layer(call.path)
-        with kept_buffers(models.side, called):
-            return rerun_layer(
-                models.side,
-                called,
-                call,
-                self._given[number] if given is None else given,
-                self._cotangents[number] if cotangents is None else cotangents,
-                double=double,
-                seed=self.seed,
-                then=steps_after(models.side, self.pair.then[number], layer),
-            )
+        side, called = models.side, layer(call.path)
+        given = self._given[number] if given is None else given
+        starts = self._cotangents[number] if cotangents is None else cotangents
+        then = steps_after(side, self.pair.then[number], layer)
+        with kept_buffers(side, called):
+            return rerun_layer(side, called, call, given, starts, double=double, seed=self.seed, then=then)
 
 
 class Corrections:

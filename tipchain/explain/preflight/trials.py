@@ -105,7 +105,14 @@ class LayerTrial:
             return one if one.harmless else replace(one, effect="here")
         if self.pace.over:
             return replace(one, message=f"{one.message}; not tried on other inputs: out of time")
-        shown = self._tried(one, pair)
+        call = next((call for call in self._calls(paths) if not call.whole), None)
+        if one.name in JOINED or paths in self.unlike or call is None or paths not in self.fine:
+            return one
+        # Where they differ without effect and are given other tensors, they are perhaps no counterparts.
+        alone = one.harmless and not alike(call.reference.inputs, call.port.inputs)
+        shapes = tuple(value.shape for value in call.reference.inputs)
+        key = type(pair.reference), type(pair.port), one.name, one.reference, one.port, shapes
+        shown = None if alone else self._shown_by(key, pair, call)
         if not shown:
             return one if shown is None else replace(one, effect="none")
         return replace(one, effect="elsewhere", message=f"{one.message}; {shown} would show it")
@@ -131,20 +138,6 @@ class LayerTrial:
     def _pair(self, paths: tuple[str, str]) -> PairedLayers:
         (ours, theirs), (path, port_path) = self.layers, paths
         return PairedLayers(path, ours[path], port_path, theirs[port_path])
-
-    def _tried(self, one: Diagnosis, pair: PairedLayers) -> str | None:
-        """Return the proof of a difference beyond the runs; empty if none, None if untried."""
-        paths = pair.paths
-        call = next((call for call in self._calls(paths) if not call.whole), None)
-        if one.name in JOINED or paths in self.unlike or call is None or paths not in self.fine:
-            return None
-        if one.harmless and not alike(call.reference.inputs, call.port.inputs):
-            return None  # perhaps they are no counterparts
-        shapes = tuple(value.shape for value in call.reference.inputs)
-        key = type(pair.reference), type(pair.port), one.name, one.reference, one.port, shapes
-        if key not in self.seen:
-            self.seen[key] = self._shown_by(pair, call)
-        return self.seen[key]
 
     def _calls(self, paths: tuple[str, str]) -> list[CallPair]:
         pairs = (*self.located.joint, *self.located.matching.pairs)
@@ -175,9 +168,7 @@ class LayerTrial:
                 yield from (one if one.harmless else replace(one, effect="here") for one in acts)
                 continue
             key = repr((pair.reference, pair.port, argument, [one for _, one in (*ours, *theirs)]))
-            if key not in self.seen:
-                self.seen[key] = self._shown_by(pair, call, activation=True)
-            if self.seen[key]:
+            if proof := self._shown_by(key, pair, call, activation=True):
                 # The layer and its successor differ from torch's only together.
                 reference, port = (f"nn.{type(one).__name__}" for one in (pair.reference, pair.port))
                 after, port_after = (f" with {steps[0].name} after it" if steps else "" for steps in call.then)
@@ -192,7 +183,7 @@ class LayerTrial:
                     paths=pair.paths,
                 )
                 for one in acts or [together]:
-                    yield replace(one, effect="elsewhere", message=f"{one.message}; {self.seen[key]} would show it")
+                    yield replace(one, effect="elsewhere", message=f"{one.message}; {proof} would show it")
 
     def _cut_gradients(self) -> Iterator[Diagnosis]:
         """Yield the layers of the port that stop a gradient which the models' runs do not have: their inputs take none."""
@@ -268,13 +259,15 @@ class LayerTrial:
         where = "training on" if theirs is None or not filled else "an input with"
         return replace(one, effect="elsewhere", message=f"{one.message}; {where} token {row} would show it")
 
-    def _shown_by(self, pair: PairedLayers, call: CallPair, *, activation: bool = False) -> str | None:
-        """Return the proof that two layers differ; empty if none, None if they cannot run.
+    def _shown_by(self, key: Hashable, pair: PairedLayers, call: CallPair, *, activation: bool = False) -> str | None:
+        """Return the proof that two layers differ, once by a ``key``; empty if none, None if they cannot run.
 
         That the port's alone does not run forward, or gives no finite numbers, shows it. Of an ``activation`` only what it gives in
         eval mode does.
         """
-        compared = False
+        if key in self.seen:
+            return self.seen[key]
+        self.seen[key] = None
         for what, training, given in self._inputs(pair, call):
             if training and activation:
                 continue
@@ -285,9 +278,11 @@ class LayerTrial:
             if not actual and activation:
                 continue
             if not actual or any(map(_apart, expected, actual)):
-                return what
-            compared = compared or len(expected) == len(actual)
-        return "" if compared else None
+                self.seen[key] = what
+                break
+            if len(expected) == len(actual):
+                self.seen[key] = ""
+        return self.seen[key]
 
     def _inputs(self, pair: PairedLayers, call: CallPair) -> Iterator[tuple[str, bool, list[Array]]]:
         shapes = [one.shape for one in call.reference.inputs]
