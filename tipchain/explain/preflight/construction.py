@@ -128,14 +128,10 @@ def check_layers(pairs: Iterable[PairedLayers]) -> Iterator[Diagnosis]:
                 if type(expected) is not type(actual) or same(expected, actual):
                     continue
                 kind = type(pair.port).__name__
-                yield difference(
-                    name.replace("_", "-").lower(),
-                    (f"{name}={expected!r}", f"{name}={actual!r}"),
-                    f"{name_of(pair)} ({kind}) has {name}={actual!r} where torch's has {name}={expected!r}",
-                    f"set `{name}` of {place_of(pair)} to {expected!r}",
-                    paths=pair.paths,
-                    effect="none",
-                )
+                slug, both = name.replace("_", "-").lower(), (f"{name}={expected!r}", f"{name}={actual!r}")
+                told = f"{name_of(pair)} ({kind}) has {name}={actual!r} where torch's has {name}={expected!r}"
+                fix = f"set `{name}` of {place_of(pair)} to {expected!r}"
+                yield difference(slug, both, told, fix, paths=pair.paths, effect="none")
         elif ours is theirs:
             yield from _compare(pair, ours)
         elif not own and not _computes_the_same(pair, (ours, theirs)):  # a user's own forward is judged by its results
@@ -144,17 +140,14 @@ def check_layers(pairs: Iterable[PairedLayers]) -> Iterator[Diagnosis]:
             names = {one.lower(): one for one in ours.classes[1]}
             known = (names.get(base.__name__.lower()) for base in type(pair.reference).__mro__)
             wanted = f"paddle.nn.{next(filter(None, known), ours.classes[1][0])}"
+            told = f"{name_of(pair)} is a {port} where torch's is a {reference}"
+            fix = f"make {place_of(pair)} a `{wanted}`"
+            edit = CodeEdit(kind="make", call=type(pair.port).__name__, written=wanted)
             other = difference(
-                "layer-type",
-                (reference, port),
-                f"{name_of(pair)} is a {port} where torch's is a {reference}",
-                f"make {place_of(pair)} a `{wanted}`",
-                code="structure",
-                paths=pair.paths,
-                effect="elsewhere" if _never_alike(ours, theirs) else "none",
-                edit=CodeEdit(kind="make", call=type(pair.port).__name__, written=wanted),
+                "layer-type", (reference, port), told, fix, code="structure", paths=pair.paths, edit=edit
             )
-            yield _other_dropout(pair, ours, theirs, wanted) or other
+            effect: Effect = "elsewhere" if _never_alike(ours, theirs) else "none"
+            yield _other_dropout(pair, ours, theirs, wanted) or replace(other, effect=effect)
 
 
 def _compare(pair: PairedLayers, kind: LayerKind) -> Iterator[Diagnosis]:
@@ -183,15 +176,10 @@ def _compare(pair: PairedLayers, kind: LayerKind) -> Iterator[Diagnosis]:
         value = tidy(one.write(not actual if one.code == "time-order" else expected))
         arguments = tuple((name, repr(value)) for name in one.argument.split(", "))
         wanted = ", ".join(map("=".join, arguments))
-        yield difference(
-            one.code,
-            (reference, port),
-            f"{name_of(pair)} has {port}{terms} where torch's has {reference}",
-            f"{one.lacking} in {place_of(pair)}" if one.lacking else f"pass `{wanted}` to {place_of(pair)}{hint}",
-            paths=pair.paths,
-            effect=effect,
-            edit=None if one.lacking else CodeEdit(kind="pass", call=type(pair.port).__name__, arguments=arguments),
-        )
+        told = f"{name_of(pair)} has {port}{terms} where torch's has {reference}"
+        fix = f"{one.lacking} in {place_of(pair)}" if one.lacking else f"pass `{wanted}` to {place_of(pair)}{hint}"
+        edit = None if one.lacking else CodeEdit(kind="pass", call=type(pair.port).__name__, arguments=arguments)
+        yield difference(one.code, (reference, port), told, fix, paths=pair.paths, effect=effect, edit=edit)
 
 
 def _read(pair: PairedLayers, one: Trait, side: Literal[0, 1]) -> Setting:
@@ -223,20 +211,12 @@ def _other_dropout(pair: PairedLayers, ours: LayerKind, theirs: LayerKind, wante
     rate = plain(pair.reference.p if missing else pair.port.p)
     values = (f"p={rate!r}", "nn.Identity") if missing else ("nn.Identity", f"p={rate!r}")
     word = "nothing, torch's drops with" if missing else "something, torch's nothing:"
-    return difference(
-        "missing-dropout" if missing else "extra-dropout",
-        values,
-        f"{name_of(pair)} drops {word} p={rate!r}",
-        f"make {place_of(pair)} a `{wanted}({rate!r})`" if missing else f"make {place_of(pair)} a `{wanted}`",
-        code="structure",
-        paths=pair.paths,
-        edit=CodeEdit(
-            kind="make",
-            call=type(pair.port).__name__,
-            written=wanted,
-            arguments=(("p", repr(rate)),) if missing else (),
-        ),
-    )
+    told = f"{name_of(pair)} drops {word} p={rate!r}"
+    fix = f"make {place_of(pair)} a `{wanted}({rate!r})`" if missing else f"make {place_of(pair)} a `{wanted}`"
+    arguments = (("p", repr(rate)),) if missing else ()
+    edit = CodeEdit(kind="make", call=type(pair.port).__name__, written=wanted, arguments=arguments)
+    slug = "missing-dropout" if missing else "extra-dropout"
+    return difference(slug, values, told, fix, code="structure", paths=pair.paths, edit=edit)
 
 
 def name_of(pair: PairedLayers) -> str:
@@ -266,45 +246,36 @@ def check_flags(reference: Model, port: Model, pairs: Iterable[PairedLayers], te
         layers = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
         minding = [path or "the model" for path, layer in layers[1].items() if _minds_mode(layer, 1)]
         minding = minding or [path or "the model" for path, layer in layers[0].items() if _minds_mode(layer, 0)]
-        told = f"; a run in the modes that they are in would show it ({listed(minding, 3)})" if minding else ""
-        yield difference(
-            "mode",
-            (f"training={reference.training}", f"training={port.training}"),
-            f"the port is in {_word(port)} mode, torch's model in {_word(reference)} mode{told}",
-            f"call `{_word(reference)}()` of the port",
-            code="setting",
-            effect="elsewhere" if minding else "none",
-        )
+        shown = f"; a run in the modes that they are in would show it ({listed(minding, 3)})" if minding else ""
+        told = f"the port is in {_word(port)} mode, torch's model in {_word(reference)} mode{shown}"
+        effect: Effect = "elsewhere" if minding else "none"
+        modes, fix = _modes(reference, port), f"call `{_word(reference)}()` of the port"
+        yield difference("mode", modes, told, fix, code="setting", effect=effect)
     for pair in pairs if bool(reference.training) == bool(port.training) else ():
         ours, theirs = kind_of(pair.reference, 0), kind_of(pair.port, 1)
         if ours is None or ours is not theirs or pair.reference.training == pair.port.training:
             continue
         if _minds_mode(pair.reference, 0) and _minds_mode(pair.port, 1):
-            yield difference(
-                "mode",
-                (f"training={pair.reference.training}", f"training={pair.port.training}"),
-                f"{name_of(pair)} is in {_word(pair.port)} mode, torch's in {_word(pair.reference)} mode, "
-                "and the models' own modes agree",
-                f"call `{_word(pair.reference)}()` of `{pair.port_path}`",
-                code="setting",
-                paths=pair.paths,
-            )
+            mode, port_mode = _word(pair.reference), _word(pair.port)
+            told = f"{name_of(pair)} is in {port_mode} mode, torch's in {mode} mode, and the models' own modes agree"
+            fix = f"call `{mode}()` of `{pair.port_path}`"
+            yield difference("mode", _modes(pair.reference, pair.port), told, fix, code="setting", paths=pair.paths)
     both = ((pair.ours, pair.theirs, pair.layers.port) for pair in tensors.pairs if pair.ours and pair.theirs)
     apart = [one for one in both if is_floating(one[0]) and is_floating(one[1]) and one[0].dtype != one[1].dtype]
     for (expected, actual), names in group_by(apart, lambda one: (one[0].dtype, one[1].dtype)).items():
         shown = listed([port_name(theirs) for _, theirs, _ in names], SHOWN)
-        yield difference(
-            "dtype",
-            (f"torch.{expected}", f"paddle.{actual}"),
-            f"{len(names)} parameters of the port are {actual}, torch's {expected}: {shown}",
-            f"call `to(dtype='{expected}')` of the port, or of the layers of {shown}",
-            code="setting",
-            paths=("", common_path(path for *_, path in names)),
-        )
+        told = f"{len(names)} parameters of the port are {actual}, torch's {expected}: {shown}"
+        fix = f"call `to(dtype='{expected}')` of the port, or of the layers of {shown}"
+        dtypes, paths = (f"torch.{expected}", f"paddle.{actual}"), ("", common_path(path for *_, path in names))
+        yield difference("dtype", dtypes, told, fix, code="setting", paths=paths)
 
 
 def _word(layer: Model) -> str:
     return "train" if layer.training else "eval"
+
+
+def _modes(reference: Model, port: Model) -> tuple[str, str]:
+    return f"training={reference.training}", f"training={port.training}"
 
 
 def _minds_mode(layer: Model, side: Literal[0, 1]) -> bool:

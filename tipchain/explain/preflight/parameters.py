@@ -322,13 +322,9 @@ class Strange:
     @property
     def finding(self) -> Diagnosis:
         """The finding that stands for all of them."""
-        return difference(
-            NOT_COPIED,
-            ("its own values", "other values"),
-            f"{self.differing} of {self.compared} parameters hold other values: the weights were not copied",
-            "call `tipchain.copy_weights(reference, port)`",
-            code="parameter",
-        )
+        both, fix = ("its own values", "other values"), "call `tipchain.copy_weights(reference, port)`"
+        told = f"{self.differing} of {self.compared} parameters hold other values: the weights were not copied"
+        return difference(NOT_COPIED, both, told, fix, code="parameter")
 
 
 def two_initializations(tensors: Tensors, of_values: Mapping[int, Diagnosis | None] | None = None) -> Strange | None:
@@ -458,15 +454,9 @@ def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: Tensor
     path = pair.layers.port
     name = " + ".join(one.removeprefix(f"{path}.") for one in where.split(" + "))
     counts = not is_floating(ours) and not is_floating(theirs) and not np.array_equal(expected, actual)
-    return difference(
-        code,
-        (reference, port),
-        f"{shown_path(path)}: its `{name}` {what}",
-        fix.format(name=name, path=path or "the model"),
-        code="parameter",
-        paths=pair.paths,
-        effect="none" if counts and ours.kind == theirs.kind == "buffer" else "here",
-    )
+    effect: Effect = "none" if counts and ours.kind == theirs.kind == "buffer" else "here"
+    told, fix = f"{shown_path(path)}: its `{name}` {what}", fix.format(name=name, path=path or "the model")
+    return difference(code, (reference, port), told, fix, code="parameter", paths=pair.paths, effect=effect)
 
 
 def _equal(expected: Array, actual: Array, tolerance: float) -> bool:
@@ -488,15 +478,13 @@ def _frozen(tensors: Tensors) -> Iterator[Diagnosis]:
         if not apart:
             continue
         shown = listed([name for _, name in apart], SHOWN)
-        yield difference(
-            "trainable",
+        told = f"stop_gradient={wanted} where torch's has requires_grad={wanted}: {shown}"
+        values, fix = (
             (f"requires_grad={wanted}", f"stop_gradient={wanted}"),
-            f"stop_gradient={wanted} where torch's has requires_grad={wanted}: {shown}",
             f"set `stop_gradient = {not wanted}` of {shown}",
-            code="parameter",
-            paths=(common_path(one.reference for one, _ in apart), common_path(one.port for one, _ in apart)),
-            effect="elsewhere",
         )
+        paths = common_path(one.reference for one, _ in apart), common_path(one.port for one, _ in apart)
+        yield difference("trainable", values, told, fix, code="parameter", paths=paths, effect="elsewhere")
 
 
 def _unmatched(tensors: Tensors) -> Iterator[Diagnosis]:
@@ -510,11 +498,9 @@ def _unmatched(tensors: Tensors) -> Iterator[Diagnosis]:
         if not names:
             continue
         shown = listed(names, SHOWN)
-        yield difference(
-            "unmatched-parameters",
-            (shown, "") if side == 0 else ("", shown),
-            f"{len(names)} layers of {where} with parameters are in no pair: {shown}",
+        both, fix = (
+            ("", shown) if side else (shown, ""),
             "name their counterparts (`names`) where structure cannot tell",
-            code="parameter",
-            effect="none",
         )
+        told = f"{len(names)} layers of {where} with parameters are in no pair: {shown}"
+        yield difference("unmatched-parameters", both, told, fix, code="parameter", effect="none")

@@ -173,15 +173,12 @@ class LayerTrial:
                 reference, port = (f"nn.{type(one).__name__}" for one in (pair.reference, pair.port))
                 after, port_after = (f" with {steps[0].name} after it" if steps else "" for steps in call.then)
                 names = " and ".join(f"nn.{type(one).__name__}" for _, one in ours)
-                fix = f"apply the activation that torch's has to the result of {place_of(pair)}"
-                together = difference(
-                    "layer-type",
-                    (reference + after, port + port_after),
-                    f"{name_of(pair)} ({port}){port_after} computes something else than torch's ({reference}){after}",
-                    fix + (f": {names}" if names else ""),
-                    code="structure",
-                    paths=pair.paths,
+                message = (
+                    f"{name_of(pair)} ({port}){port_after} computes something else than torch's ({reference}){after}"
                 )
+                fix = f"apply the activation that torch's has to the result of {place_of(pair)}"
+                both, fix = (reference + after, port + port_after), fix + (f": {names}" if names else "")
+                together = difference("layer-type", both, message, fix, code="structure", paths=pair.paths)
                 for one in acts or [together]:
                     yield replace(one, effect="elsewhere", message=f"{one.message}; {proof} would show it")
 
@@ -200,16 +197,13 @@ class LayerTrial:
                 continue
             (_, first), (_, port_first) = runs
             if any(map(_flows, first.inputs)) and not any(map(_flows, port_first.inputs)):
-                yield difference(
-                    "stop-gradient",
-                    ("gradient", "None"),
+                message = (
                     f"{name_of(pair)} gives what it is called with no gradient, torch's does; training what gives it its "
-                    "input would show it",
-                    f"let gradients through {place_of(pair)}: no `no_grad`, `detach` or `stop_gradient`",
-                    code="setting",
-                    paths=pair.paths,
-                    effect="elsewhere",
+                    "input would show it"
                 )
+                fix = f"let gradients through {place_of(pair)}: no `no_grad`, `detach` or `stop_gradient`"
+                cut = difference("stop-gradient", ("gradient", "None"), message, fix, code="setting", paths=pair.paths)
+                yield replace(cut, effect="elsewhere")
 
     def _held(self, value: TracedValue) -> Array:
         """Return a tensor as it was, or, of one that is not held, numbers of its shape."""
