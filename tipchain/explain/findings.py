@@ -7,7 +7,7 @@ import linecache
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -183,20 +183,9 @@ def difference(
     edit: CodeEdit | None = None,
 ) -> Diagnosis:
     """Return a difference of construction, given both values as the frameworks write them, and both layers' paths."""
-    (reference, port), (reference_path, port_path) = values, paths
-    return Diagnosis(
-        code=code,
-        name=name,
-        port_path=port_path,
-        reference_path=reference_path,
-        message=message,
-        evidence=f"reference {reference}, port {port}",
-        fix=fix,
-        reference=reference,
-        port=port,
-        effect=effect,
-        edit=edit,
-    )
+    (reference, port), (ours, theirs) = values, paths
+    found = of_piece(theirs, code, message, f"reference {reference}, port {port}", fix)
+    return replace(found, name=name, reference_path=ours, reference=reference, port=port, effect=effect, edit=edit)
 
 
 def shown_path(path: str) -> str:
@@ -205,7 +194,7 @@ def shown_path(path: str) -> str:
 
 
 def of_piece(path: str, code: str, message: str, evidence: str, fix: str) -> Diagnosis:
-    """Return a diagnosis of one of `PIECES`, which has no layer."""
+    """Return a diagnosis of one of `PIECES`, or of a layer of the port, of which no more is known."""
     return Diagnosis(code=code, port_path=path, message=message, evidence=evidence, fix=fix)
 
 

@@ -11,7 +11,7 @@ from tipchain.core.progress import Pace
 from tipchain.errors import Outcome
 from tipchain.explain.causes.hypotheses import below
 from tipchain.explain.causes.search import diagnose, said_alike, unsearched
-from tipchain.explain.findings import BUILT, CONSTRUCTED, PIECES, Diagnosis, shown_path
+from tipchain.explain.findings import BUILT, CONSTRUCTED, PIECES, Diagnosis, of_piece, shown_path
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.other_runs import DrawComparer, explain_draws
 from tipchain.explain.locate.trace import Store
@@ -77,16 +77,10 @@ def missing_layers(asked: LiveRequest, located: Located) -> Iterator[Diagnosis]:
         lacks = name.isdigit() and around in port and join(around, name) not in port
         if count and lacks and path in called and not any(below(one, path) is not None for one in partners):
             told = f"`{path}` ({type(layer).__name__}, {many(count, 'parameter')})"
-            yield Diagnosis(
-                code="structure",
-                name="layers",
-                port_path=around,
-                reference_path=path,
-                message=f"{shown_path(around)} has no counterpart of {told}, which the reference calls",
-                evidence=CONSTRUCTED,
-                fix=f"build as many layers in {shown_path(around)} as the reference",
-                stage="forward",
-            )
+            told = f"{shown_path(around)} has no counterpart of {told}, which the reference calls"
+            fix = f"build as many layers in {shown_path(around)} as the reference"
+            cause = of_piece(around, "structure", told, CONSTRUCTED, fix)
+            yield replace(cause, name="layers", reference_path=path, stage="forward")
 
 
 def explain_layers(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import isfinite
 
@@ -13,7 +13,7 @@ import numpy as np
 from tipchain.core.machine import keep_memory
 from tipchain.core.progress import LATE
 from tipchain.errors import Outcome, WeightsError
-from tipchain.explain.findings import Diagnosis
+from tipchain.explain.findings import Diagnosis, of_piece
 from tipchain.explain.locate.differences import relative
 from tipchain.explain.locate.locate import Located, single_outputs
 from tipchain.explain.locate.matching import CallPair
@@ -342,17 +342,10 @@ def _check_buffers(
         mode = "train" if getattr(layers.get(path), "training", False) else "eval"
         few = (one[name].reshape(-1)[:SHOWN] * 1.0 for one in (ours.before, ours.after, theirs.after))
         before, after, port_after = (", ".join(f"{value:.6g}" for value in some) for some in few)
-        causes.append(
-            Diagnosis(
-                code="buffer",
-                port_path=port,
-                message=f"{shown}: {told}; both are in {mode} mode, and of {before} the port makes {port_after}, the reference {after}",
-                evidence="the outputs of this call agree; those of later calls need not",
-                fix=f"update `{port_leaf}` of {shown}{at} in {mode} mode as the reference does",
-                place=line,
-                reference_place=place_written(layers.get(path), leaf),
-            )
-        )
+        message = f"{shown}: {told}; both are in {mode} mode, and of {before} the port makes {port_after}, the reference {after}"
+        fix = f"update `{port_leaf}` of {shown}{at} in {mode} mode as the reference does"
+        cause = of_piece(port, "buffer", message, "the outputs of this call agree; those of later calls need not", fix)
+        causes.append(replace(cause, place=line, reference_place=place_written(layers.get(path), leaf)))
     return list(verdicts.values()), causes
 
 

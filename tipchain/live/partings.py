@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.explain.causes.statements import CodeRun, explain_programs
-from tipchain.explain.findings import SIDE_NAMES, Diagnosis, SourceLine
+from tipchain.explain.findings import SIDE_NAMES, Diagnosis, SourceLine, of_piece
 from tipchain.explain.locate.differences import distance
 from tipchain.explain.locate.gradients import Laid
 from tipchain.framework_types import Array, Function, Nested, Tensor
@@ -361,16 +361,9 @@ class _Search:
         """Return a parting as a cause, with both sides' lines."""
         both = zip(SIDE_NAMES, places, strict=True)
         lines = [f"{who} {place.short} `{place.code}`" for who, place in both if place is not None]
-        return Diagnosis(
-            code="parting",
-            name=code,
-            port_path=STEP if self.taken.recipe.steps else PIECE_OF.get(code, ""),
-            message=message,
-            evidence="; ".join(lines) or "both steps were compared quantity by quantity",
-            fix=fix,
-            place=places[1],
-            reference_place=places[0],
-        )
+        path, shown = STEP if self.taken.recipe.steps else PIECE_OF.get(code, ""), "; ".join(lines)
+        cause = of_piece(path, "parting", message, shown or "both steps were compared quantity by quantity", fix)
+        return replace(cause, name=code, place=places[1], reference_place=places[0])
 
     def _lines(self, *patterns: str, else_at: Places = (None, None)) -> Places:
         """Return the last line of both steps' sources in which a pattern stands; of two patterns the port's is the second."""

@@ -300,18 +300,11 @@ def explain_draws(found: Located, unlike: Sequence[UnlikeDraw], *, training: boo
         never = first.port is None and first.port_path and not first.called  # then the code around it lacks the call
         path = first.port_path.rpartition(".")[0] if never else first.place
         more = f"; {len(others)} more of its draws differ so" if others else ""
-        made.append(
-            replace(
-                cause,
-                port_path=path,
-                message=f"{shown_path(path)}: {cause.message}{more}",
-                evidence=f"random draws of one call: the reference {ours}, the port {theirs}",
-                paths=tuple(dict.fromkeys(one.place for one, _ in several)),
-                stage="forward",
-                reference_path=first.reference_path,
-                reference_place=_line(first.reference),
-            )
-        )
+        message, line = f"{shown_path(path)}: {cause.message}{more}", _line(first.reference)
+        evidence = f"random draws of one call: the reference {ours}, the port {theirs}"
+        cause = replace(cause, port_path=path, message=message, evidence=evidence, stage="forward")
+        paths = tuple(dict.fromkeys(one.place for one, _ in several))
+        made.append(replace(cause, paths=paths, reference_path=first.reference_path, reference_place=line))
     return made
 
 

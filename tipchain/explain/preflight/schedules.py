@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Literal
 
-from tipchain.explain.findings import CodeEdit, Diagnosis, SourceLine, at_source, source_of
+from tipchain.explain.findings import CodeEdit, Diagnosis, SourceLine, at_source, of_piece, source_of
 from tipchain.facts.optimizers import DEFAULTS
 from tipchain.facts.schedules import LAST, SCHEDULES, ScheduleKind
 from tipchain.facts.settings import plain, same, tidy
@@ -86,16 +86,8 @@ class SettingDifference:
 
     def diagnosed(self, evidence: str, explained: float | None = None) -> Diagnosis:
         """Return it as a cause."""
-        return Diagnosis(
-            code="setting",
-            name=self.path[-1],
-            port_path=self.piece,
-            message=self.message,
-            evidence=evidence,
-            explained=explained,
-            fix=self.fix,
-            edit=self.edit,
-        )
+        cause = of_piece(self.piece, "setting", self.message, evidence, self.fix)
+        return replace(cause, name=self.path[-1], explained=explained, edit=self.edit)
 
 
 def explaining(
