@@ -51,12 +51,10 @@ class Fault:
 
 def faults_of(port: Model) -> list[Fault]:
     """Return the faults that can be planted into the layers of a ``paddle.nn.Layer``, which is not changed."""
-    return [
-        Fault(code=code, port_path=path, what=what, change=change)
-        for path, layer in port.named_sublayers(include_self=True)
-        for code, what, change in _of_layer(layer)
-        if path or code not in REPLACING
-    ]
+    layers = port.named_sublayers(include_self=True)
+    every = ((path, *fault) for path, layer in layers for fault in _of_layer(layer))
+    kept = (one for one in every if one[0] or one[1] not in REPLACING)
+    return [Fault(code=code, port_path=path, what=what, change=change) for path, code, what, change in kept]
 
 
 def choose(faults: Sequence[Fault], most: int) -> list[Fault]:

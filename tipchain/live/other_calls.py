@@ -1,4 +1,4 @@
-"""Both models' results in another mode, with other inputs, in float32, and when called again."""
+"""Both models' results in another mode, with other inputs, in float32, and when called again; and their buffers after a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The request of an alignment."""
+"""The request of an alignment: the arguments of `tipchain.align`, checked before anything runs."""
 
 from __future__ import annotations
 

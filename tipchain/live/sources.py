@@ -201,6 +201,7 @@ def open_case(
             found_names = dict(copy_weights(models[0], models[1], both, ignore).names)
     train_data = data_roots(case, parse_mode(mode), data_path)[0] if trained and weights else None
     args, labels = _inputs(case, frameworks[0], train_data)
+    others = make_all_inputs(case.for_stage("forward"))
     found |= {
         "reference": models[0],
         "port": models[1],
@@ -209,11 +210,7 @@ def open_case(
         "names": found_names,
         "iterations": case.backward.iterations,
         "modes": (case.backward.mode,),
-        "other_inputs": [
-            {"args": tuple(arrays.values())}
-            for shapes, arrays in make_all_inputs(case.for_stage("forward")).items()
-            if shapes
-        ],
+        "other_inputs": [{"args": tuple(arrays.values())} for shapes, arrays in others.items() if shapes],
     }
     sides = [case.sides[one.name] for one in frameworks]
     if labels is not None and all(one.loss for one in sides):

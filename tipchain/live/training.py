@@ -1,4 +1,4 @@
-"""One side's training in float64, step by step: with a loss and an optimizer, or by a loop of the user's."""
+"""Both sides' trainings in float64, step by step: with a loss and an optimizer, or by a loop of the user's."""
 
 from __future__ import annotations
 

@@ -261,14 +261,9 @@ def _aligned(
             given = {name: one for name, one in given.items() if name not in ("data", "samples")}
             other = align(reference, port, inputs, progress=progress, **given)
             rest = {"rest": {"document": json.loads(other.to_json()), "settled": settled}}
-    report = replace(
-        report,
-        diagnoses=place_pieces(report.diagnoses, builders_of(Path(asked["case"])) if asked.get("case") else {}),
-        command=asked["command"],
-        notes=notes,
-        stages=report.stages | dict.fromkeys(lacking, Outcome.ERROR),
-        reasons=report.reasons | lacking,
-    )
+    causes = place_pieces(report.diagnoses, builders_of(Path(asked["case"])) if asked.get("case") else {})
+    stages, reasons = report.stages | dict.fromkeys(lacking, Outcome.ERROR), report.reasons | lacking
+    report = replace(report, diagnoses=causes, stages=stages, reasons=reasons, command=asked["command"], notes=notes)
     return {**json.loads(report.to_json()), **rest, "text": report.text, "exit_code": int(report.exit_code)}
 
 

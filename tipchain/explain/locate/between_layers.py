@@ -240,12 +240,10 @@ class CodeJudge:
         alone = [one for one in self.matching.pairs if one.port.parent is not None and one.port.parent not in paired]
         around = (replace(one, port=trace.calls[one.port.parent]) for one in alone if one.port.parent is not None)
         wrappers = (one for one in around if len(one.port.children) == 1 and self.compare.stands_for(one))
-        found = [
-            one
-            for one in (*self.matching.containers, *wrappers)
-            if before is None or (one.port.number < before.port.number and not holds(trace, one.port, before.port))
-            if self._alike(one) == (True, False)
-        ]
+        every = (*self.matching.containers, *wrappers)
+        earlier = (one for one in every if before is None or one.port.number < before.port.number)
+        beside = (one for one in earlier if before is None or not holds(trace, one.port, before.port))
+        found = [one for one in beside if self._alike(one) == (True, False)]
         inner = [one for one in found if not any(holds(trace, one.port, other.port) for other in found)]
         first = min(inner, key=lambda one: one.port.number, default=None)
         return None if first is None or first.port.parent is None else first.calls

@@ -326,11 +326,10 @@ def measure_gradients(
         own = None if slow is None else slow.inputs[link.ours]
         alone = reruns.reference64 if known is None and (truth is None or slow is None) else None
         made = own if alone is None else alone.inputs[link.ours]
-        if truth is None or (made is not None and not relative(truth, made) <= ALONE):
+        if truth is not None and made is not None and not relative(truth, made) <= ALONE:
             truth = None  # other code takes the tensor too, and adds to its gradient
-        if truth is None and known is None:
-            again = reruns.reference64
-            truth = None if again is None else again.inputs[link.ours]
+        if truth is None and known is None and reruns.reference64 is not None:
+            truth = reruns.reference64.inputs[link.ours]
         port = None if fast is None else fast.inputs[link.theirs]
         port64 = None if slow64 is None else slow64.inputs[link.theirs]
         if truth is None or (port is None and port64 is None):
@@ -341,9 +340,8 @@ def measure_gradients(
         exact, port = known if port64 is None else theirs(port64), None if port is None else theirs(port)
         what = f"gradient of input {reruns.pair.port.input_names[link.theirs]}"
         yield measure(what, ours(truth), own, port, exact, shaken)
-    if truths is None and known is None:
-        again = reruns.reference64
-        truths = None if again is None else again.parameters
+    if truths is None and known is None and reruns.reference64 is not None:
+        truths = reruns.reference64.parameters
     least = SAME_SINGLE * max((rms(truth) for truth in (truths or {}).values()), default=0.0)
     for name, truth in (truths or {}).items():
         port, port64 = (_gradient(name, one, kept, truth.shape) for one in (fast, slow64))

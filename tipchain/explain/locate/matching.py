@@ -270,7 +270,7 @@ class CallPair:
         return replace(self, port=replace(self.port, outputs=(value,)), then=((), (step,)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Matching:
     """The calls of two traces.
 
@@ -332,14 +332,8 @@ def match_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], clos
         for call in (one for one in calls if not hands_on(one)):
             holders = (holding[one.number] for one in trace.around(call) if one.number in holding)
             wholes |= {one.port.number: replace(one, whole=True) for one in islice(holders, 1)}
-    reference_only, port_only = left
-    return Matching(
-        pairs=tuple(sorted([*found, *wholes.values()], key=lambda pair: pair.port.ended)),
-        containers=tuple(containers),
-        reference_only=reference_only,
-        port_only=port_only,
-        keepers=tuple(keepers),
-    )
+    judged = sorted([*found, *wholes.values()], key=lambda pair: pair.port.ended)
+    return Matching(tuple(judged), tuple(containers), *left, tuple(keepers))
 
 
 def _unmatched(

@@ -47,12 +47,9 @@ def read_torch(optimizer: Optimizer) -> Iterator[tuple[Tensor, Settings]]:
         kept = {**group, **{f"betas[{number}]": beta for number, beta in enumerate(group.get("betas", ()))}}
         decoupled = bool(group.get("decoupled_weight_decay", _is_adamw(optimizer)))
         terms = (("decoupled" if decoupled else "l2", group.get("weight_decay")), ("l1", group.get("l1_decay")))
-        options = {
-            "learning_rate": float(group["lr"]),
-            "weight_decay": _decay(terms),
-            "maximize": bool(group.get("maximize", False)),
-            **{name: plain(kept[key]) for name, key in row.arguments.items() if key in kept},
-        }
+        maximize = bool(group.get("maximize", False))
+        options = {"learning_rate": float(group["lr"]), "weight_decay": _decay(terms), "maximize": maximize}
+        options |= {name: plain(kept[key]) for name, key in row.arguments.items() if key in kept}
         treatment = _treatment(row, options, as_torch=True)
         for one in group["params"]:
             yield one, treatment

@@ -102,16 +102,14 @@ class Tensors:
         shared = {id(self.live[slot.name]) for path in taken & references.keys() for slot in references[path].slots}
         slots = (slot for path in port_taken & ports.keys() for slot in ports[path].slots)
         shared |= {id(part.tensor) for slot in slots for part in slot.parts}
-        self.unmatched = (
-            without(
-                (one for one in self.layers[0] if one.path not in taken),
-                lambda slot: id(self.live[slot.name]) in shared,
-            ),
-            without(
-                (one for one in self.layers[1] if one.path not in port_taken),
-                lambda slot: slot.fixed or slot.again or all(id(part.tensor) in shared for part in slot.parts),
-            ),
+
+        def is_shared(slot: TensorSlot) -> bool:
+            return slot.fixed or slot.again or all(id(part.tensor) in shared for part in slot.parts)
+
+        alone = without(
+            (one for one in self.layers[0] if one.path not in taken), lambda slot: id(self.live[slot.name]) in shared
         )
+        self.unmatched = alone, without((one for one in self.layers[1] if one.path not in port_taken), is_shared)
         if any(pair.ours is None or pair.theirs is None for pair in self.pairs):
             self._pair_across_layers(reference, port, names)
 

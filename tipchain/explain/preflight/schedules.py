@@ -1,4 +1,4 @@
-"""A learning-rate schedule's settings, in one form, and Paddle's schedule made of them."""
+"""Settings of optimizers and schedules in one form, a schedule's as they are read, and Paddle's schedule made of them."""
 
 from __future__ import annotations
 
