@@ -59,27 +59,21 @@ def as_inputs(inputs: object) -> Mapping[str, object]:
     """
     if isinstance(inputs, str | Path):
         return read_arrays(Path(inputs))
-    if isinstance(inputs, Mapping):
-        return {str(name): _as_arrays(value) for name, value in inputs.items()}
-    if isinstance(inputs, tuple | list):
-        return {ARGS: tuple(_as_arrays(one) for one in inputs)}
-    if isinstance(inputs, np.ndarray | np.generic) or (framework_of(inputs) and hasattr(inputs, "numpy")):
-        return {ARGS: _as_arrays(inputs)}
-    raise UsageError(
-        f"inputs is a {type(inputs).__name__}\n"
-        "  expected: an array, a tensor, a tuple or dict of them, or the path of a .npz file"
-    )
-
-
-def _as_arrays(value: object) -> object:
-    """Return tensors as arrays, in tuples, lists and mappings too; anything else as it is."""
 
     def as_array(one: Tensor) -> object:
         if framework_of(one) and hasattr(one, "numpy"):
             return array_of(one) if framework_of(one) == "torch" else np.array(one.numpy())
         return one
 
-    return map_nested(as_array, value)
+    given = map_nested(as_array, inputs)
+    if isinstance(given, Mapping):
+        return {str(name): value for name, value in given.items()}
+    if isinstance(given, tuple | list | np.ndarray | np.generic):
+        return {ARGS: tuple(given) if isinstance(given, tuple | list) else given}
+    raise UsageError(
+        f"inputs is a {type(inputs).__name__}\n"
+        "  expected: an array, a tensor, a tuple or dict of them, or the path of a .npz file"
+    )
 
 
 def read_arrays(path: Path) -> dict[str, object]:
