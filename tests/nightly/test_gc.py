@@ -55,18 +55,6 @@ def test_the_latest_of_each_manifest_stay(nights, capsys):
     assert left(nights) == [7, 8, 9]
 
 
-def test_wrong_calls(nights, capsys):
-    for words, said in (
-        ((), "required: --keep"),
-        (("--keep", "0"), "'0' is not a number of nights"),
-        (("nowhere", "--keep", "1"), "nowhere: is no folder"),
-    ):
-        assert main(["nightly", "gc", *words]) == 2, words
-        assert said in capsys.readouterr().err, words
-    shutil.rmtree(nights.parent)
-    assert main([*GC, "1"]) == 2
-
-
 def test_a_night_that_is_being_run_stays(nights):
     lock = hold(night(nights, 0))
     assert main([*GC, "5"]) == 0

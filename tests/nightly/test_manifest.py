@@ -118,11 +118,6 @@ def test_mistakes_are_named_with_their_line(tmp_path, text, line, said):
     assert str(caught.value).startswith(f"{path}:{line}: " if line else f"{path}:")
 
 
-def test_a_manifest_that_is_not_there(tmp_path):
-    with pytest.raises(InputError, match=r"cannot be read(?s:.*)No such file"):
-        load_manifest(tmp_path / "none.yaml")
-
-
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [("90s", 90), ("1.5h", 5400), ("1d", 86400), (12, 12), ("2h 07m", 7620), ("1d 2h 3m 4s", 93784)],
