@@ -33,9 +33,7 @@ def old(tmp_path):
     "act",
     [
         "echo new > out/best.pdparams",
-        "echo new > out/.tmp; mv out/.tmp out/best.pdparams",
         "cp -p kept out/best.pdparams",  # the copy's time of modification is the old file's
-        "rm out/best.pdparams; cp -p kept out/best.pdparams",
         "mv kept out/best.pdparams",
         "ln -f kept out/best.pdparams",
         "printf 'old weights' > out/best.pdparams; touch -d @1600000000 out/best.pdparams",
@@ -118,14 +116,11 @@ NOISE = (
     "line",
     [
         "file: a.png, top-5: [(7, 0.55149)]",
-        "class_id: 8",
         "Prediction done!",
-        "image_name: a.jpg, data is normal, score is 0.3",
         "----- Predicted Hamm_min 12",
         "image_name: ('a.png', 'b.png'), result was saved in : out.png",
         "2026-11-28 14:42:01 [INFO] 3",
         "类别：猫",
-        "Translation: guten Tag",
         "detected 3 objects in 12.5 ms",
     ],
 )
@@ -220,10 +215,3 @@ def test_a_line_of_the_suites_own_may_be_asked_for():
     told = "nothing matches 'result:'; result_line.txt beside the parameter file names another pattern"
     assert lines_missing("result 12", pattern="result:", reads=True) == f"no result line in infer.log: {told}"
     assert lines_missing("ready", reads=True).endswith(told.partition("; ")[2])
-
-
-def test_two_stars_stand_for_any_folders(tmp_path):
-    pattern = "out/**/*.pdiparams"
-    for number, folder in enumerate(("out", "out/a", "out/a/b/c")):
-        assert why(tmp_path, "true", pattern).endswith("is not there" if number == 0 else "was not written")
-        assert why(tmp_path, f"mkdir -p {folder}; echo w > {folder}/{number}.pdiparams", pattern) == ""

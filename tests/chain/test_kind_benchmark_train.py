@@ -73,12 +73,6 @@ def test_on_the_cpu_the_profiler_of_gpus_has_nothing_to_do(tmp_path):
     assert plan.commands[0].speed == Speed(warm_up=2, unit="samples/s")
 
 
-def test_a_static_graph_is_another_training(tmp_path):
-    plan = planned(tmp_path, argument="dynamicTostatic_bs8_fp32_DP_N1C8")
-    assert ids(plan) == ["train[bs8_fp32_DP_N1C8_d2sT]"]
-    assert "Global.to_static=True" in plan.commands[0].argv
-
-
 def test_trainings_write_to_folders_of_their_own(tmp_path):
     folders = {word for one in planned(tmp_path).commands for word in one.argv if "Global.output_dir=" in word}
     assert len(folders) == 4

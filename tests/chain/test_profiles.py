@@ -214,8 +214,6 @@ def test_a_variable_that_is_not_known_in_its_place_is_named(tmp_path, text, caps
         ("title: Bad\nextends: template\n", "bad.yaml: suite: is missing"),
         ("suite: bad\nextends: tempalte\n", "bad.yaml:2: extends: extends an unknown suite"),
         ("- a\n", "bad.yaml: is not a suite's profile"),
-        ("a: [\n", "bad.yaml:2: is not YAML"),
-        ("suite: a\nsuite: b\n", "bad.yaml:2: suite: stands twice"),
     ],
 )
 def test_what_is_no_profile_at_all(tmp_path, text, message):

@@ -136,12 +136,6 @@ def test_argv_is_never_a_shell_string(tmp_path):
     assert not (tmp_path / "pwned").exists()
 
 
-def test_observers_hear_of_everything(tmp_path):
-    observer = Silent()
-    go(tmp_path, command("a", "exit 1"), command("b", needs=("a",)), observer=observer)
-    assert observer.events == [("started", "a", 1, 2), ("ended", "a", Outcome.FAIL), ("ended", "b", Outcome.SKIP)]
-
-
 def test_a_hangup_ends_a_run_but_not_under_nohup(tmp_path):
     hangup = command("a", f"kill -HUP {os.getpid()}; sleep 0.3")
     assert go(tmp_path, hangup)[1]

@@ -96,6 +96,10 @@ def kill_all_over(folder, kills, seed):
     assert all(counts[name] >= 1 for name, record in records.items() if record.outcome is Outcome.PASS)
 
 
+def test_kills(tmp_path):
+    kill_all_over(tmp_path, 3, 1)
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(4))
 def test_many_kills(tmp_path, seed):
