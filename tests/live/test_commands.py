@@ -139,20 +139,6 @@ def test_a_wrong_name_of_a_loss_does_not_stop_the_layers(here, tmp_path, capsys)
     assert "ERROR optimizer: not compared: it needs loss" in shown
 
 
-def test_a_framework_that_is_not_there_is_one_message(folder, tmp_path):
-    package = tmp_path / "torch"
-    package.mkdir()
-    (package / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\")\n")
-    words = [sys.executable, "-m", "tipchain", "locate", *options()]
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        words, cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2, done.stderr
-    assert "error: torch cannot be imported: No module named 'torch'\n  install it: pip install" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_without_causes_the_layers_that_are_furthest_off_are_listed(here, capsys):
     assert main(["locate", *options(), "--no-causes", "--json", "-"]) == 1
     shown = capsys.readouterr()

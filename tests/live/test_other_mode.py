@@ -146,19 +146,6 @@ def test_a_dropout_that_the_references_eval_mode_does_not_switch_off_is_told(tra
     assert "training=True" in cause.fix
 
 
-def test_a_cause_that_train_mode_shows_is_found_for_models_in_eval_mode():
-    report = aligned(dropped(), ported(by_function(0.5)), training=True)
-    assert report.diagnoses[0].code == "argument"
-
-
-@pytest.mark.parametrize("name", ["elements-for-channels", "another-place"])
-def test_masks_that_cannot_amount_to_the_same_fail_in_train_mode_too(name):
-    reference, port, code = FAULTS[name]
-    report = aligned(reference(), port(), training=True)
-    assert report.stages["forward"] is Outcome.FAIL, str(report)
-    assert report.diagnoses[0].code == code
-
-
 CLEAN = {
     "function": (dropped, lambda: ported(by_function())),
     "attention": (lambda: {"act": attend}, lambda: {"act": ported_attend(RATE)}),

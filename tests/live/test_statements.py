@@ -85,17 +85,9 @@ FORWARD = {
         x = self.a(self.q(x)) + self.k(x)
         return self.b(x)
 """,
-    "a last call": """
-        return self.out(self.q(x).tanh())
-""",
     "parts of a tensor": """
         pairs = self.q(x).view(len(x), -1, 4, 2).exp()
         return self.out(pairs.flatten(2))
-""",
-    "a term": """
-        h = self.q(x)
-        h = h + x.tanh()
-        return self.out(h * h.sin())
 """,
     "no weight": """
         weight = x.sign()
@@ -108,9 +100,6 @@ FORWARD = {
     def mixed(self, x, one, other):
         y = scaled(x + other, one)
         return scaled(y, other)
-""",
-    "a number": """
-        return self.out(self.q(x).sin() / self.scale)
 """,
     "a mean": """
         h = self.q(x).sigmoid()
@@ -127,10 +116,6 @@ FORWARD = {
         prior = (1.5 - x) * prior
         return self.out(self.weighed(self.k(x), prior))
 """,
-    "two calls": """
-        h = (self.q(x).tanh() / 4).sin()
-        return self.out(h)
-""",
     "complex numbers": """
         a, b = self.q(x).chunk(2, -1)
         c, d = self.k(x).chunk(2, -1)
@@ -140,10 +125,6 @@ FORWARD = {
     "neighbours": """
         y = self.q(x)
         return self.out(torch.cat([y[:, 1:], torch.zeros_like(y[:, :1])], 1))
-""",
-    "a width": """
-        y = torch.exp(-(self.k(x).square()) / 6)
-        return self.out(self.q(x).sin() * y)
 """,
     "buffers": """
         if self.training:
@@ -170,11 +151,8 @@ WRONG = {
         second = (-pairs[..., 1]).exp()  # wrong
         pairs = paddle.stack([first, second], -1)""",
     ),
-    "a term": ("h = self.q(x)\n        h = h + x.tanh()", "h = self.q(x)  # wrong"),
     "no weight": ("weight = x.sign()", "weight = paddle.ones_like(x)  # wrong"),
     "an operand of a helper": ("return scaled(y, other)", "return scaled(y, one)  # wrong"),
-    "a last call": ("return self.out(self.q(x).tanh())", "return F.relu(self.out(self.q(x).tanh()))  # wrong"),
-    "a number": ("(8 // 2) ** -0.5", "2 / 8**-0.5  # wrong", "sin() / self.scale", "sin() * self.scale"),
     "a table of a function": (
         "class Net(nn.Layer):",
         "def ramp(count):\n    return paddle.arange(count) / count  # wrong\n\n\nclass Net(nn.Layer):",
@@ -191,7 +169,6 @@ WRONG = {
         'rows, columns = paddle.meshgrid(paddle.arange(2.0), paddle.arange(4.0), indexing="ij")',
         "index = paddle.arange(8.0)\n        rows = index // 4\n        columns = index % 2  # wrong",
     ),
-    "two calls": ("""(self.q(x).tanh() / 4).sin()""", """(self.q(x) / 4).tanh().sin()  # wrong"""),
     "complex numbers": (
         """z = paddle.complex(a, b) * paddle.complex(c, d)
         return self.out(paddle.concat([z.real, z.imag], -1))""",
@@ -205,11 +182,6 @@ WRONG = {
         wide = paddle.concat([edge, y, edge], 1)
         near = wide[:, 1:-1]  # wrong
         return self.out(near)""",
-    ),
-    "a width": (
-        "y = paddle.exp(-(self.k(x).square()) / 6)",
-        """k = self.k(x)
-        y = paddle.exp(k * -0.25 * k)  # wrong""",
     ),
     "what is carried": ("prior = (1.5 - x) * prior", "prior = 1.5 - x  # wrong"),
 }
