@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from tipchain.errors import Outcome
-from tipchain.pairs import paddle_schedulers, torch_schedulers
 
 
 def warm(kits, optimizer, steps, start, main):
@@ -58,28 +57,6 @@ def test_equal_schedules_of_both_frameworks_agree(pieces, kits, name):
     assert found.outcome is Outcome.PASS, (found.reason, found.diagnoses)
     assert len(found.curves["reference_lr"]) == found.numbers["steps"] >= 100
     assert np.ptp(found.curves["port_lr"]) > 0
-
-
-@pytest.mark.parametrize("warmup", [{}, {"warmup_steps": 7, "warmup_start": 0.1}])
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"name": "step", "step_size": 20},
-        {"name": "cosine", "total_steps": 60, "end_rate": 1e-3},
-        {"name": "polynomial", "total_steps": 30, "cycle": True},
-        {"name": "onecycle", "total_steps": 80},
-    ],
-    ids=lambda one: one["name"],
-)
-def test_the_schedules_of_pairs_agree(pieces, settings, warmup):
-    def reference(optimizer):
-        return torch_schedulers.build_scheduler(optimizer, **settings, **warmup)
-
-    def port(optimizer, learning_rate):
-        return paddle_schedulers.build_scheduler(optimizer, learning_rate, **settings, **warmup)
-
-    found = pieces.schedulers(reference, port)
-    assert found.outcome is Outcome.PASS, (found.reason, found.diagnoses)
 
 
 FAULTS = {
