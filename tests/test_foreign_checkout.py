@@ -90,7 +90,6 @@ def test_a_data_folder_is_found_from_the_callers_folder(suite, recorder, tmp_pat
     [
         (["--jobs", "2", PARAMS, MODE], "usage: bash tipchain.sh PARAMS MODE"),
         ([PARAMS, "lite_trian_lite_infer"], "expected one of: lite_train_lite_infer lite_train_whole_infer"),
-        ([PARAMS, "whole_infer klquant_whole_infer"], "unknown mode"),
         ([PARAMS, MODE, "--no-such-option"], "--no-such-option"),
     ],
 )
@@ -403,17 +402,6 @@ def own_data(suite: Path) -> Path:
     return folder
 
 
-def test_what_the_script_deletes_of_what_was_there_is_moved_aside(checked):
-    folder = own_data(checked)
-    script(checked, DELETING)
-    assert "what it deletes of what is there is moved aside\n" in prepare(checked, "--dry-run").stdout
-    done = prepare(checked)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert (folder / "x").read_text() == "theirs\n"
-    assert "moved aside: data/mine, which the script deleted, is .mine.kept now\n" in done.stdout
-    assert (checked / "data/.mine.kept/x").read_text() == "mine"
-
-
 def test_what_was_there_is_kept_if_asked_for(checked):
     folder = own_data(checked)
     script(checked, DELETING)
@@ -426,6 +414,7 @@ def test_what_was_there_is_kept_if_asked_for(checked):
     assert logged(checked) == []
     done = prepare(checked)
     assert (folder / "x").read_text() == "theirs\n", "not asked for"
+    assert "moved aside: data/mine, which the script deleted, is .mine.kept now\n" in done.stdout
 
 
 def test_what_a_killed_preparation_moved_aside_is_put_back_by_the_next(checked):
@@ -443,16 +432,6 @@ def test_what_a_killed_preparation_moved_aside_is_put_back_by_the_next(checked):
 
 
 # A failed one is failed the second time, too
-
-
-def test_a_failed_preparation_is_failed_the_second_time(checked):
-    """The script stays in ``test_tipc`` after its failure and makes another ``test_tipc`` there."""
-    script(checked, "cd test_tipc && tar xf absent.tar && cd ..\nmkdir -p ./test_tipc/data\n")
-    for _ in range(2):
-        done = prepare(checked)
-        assert done.returncode == 1
-        assert "tar: absent.tar: Cannot open" in done.stdout
-    assert (checked / "test_tipc/test_tipc").is_dir()
 
 
 DOWNLOAD = """\

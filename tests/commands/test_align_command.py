@@ -143,11 +143,7 @@ def test_the_verdict_can_be_had_alone_and_every_check_too(align):
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
-        (OSError(errno.ENOSPC, "No space left on device", "x.npy"), "x.npy: No space left on device"),
-    ],
+    ("error", "told"), [(OSError(errno.ENOSPC, "No space left on device", "x.npy"), "x.npy: No space left on device")]
 )
 def test_a_full_disk_is_told_with_the_file_where_that_is_known(tmp_path, monkeypatch, capsys, error, told):
     def fill(*_, **__):

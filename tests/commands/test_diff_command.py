@@ -1,5 +1,3 @@
-"""``tipchain diff``, and ``tipchain report`` of dumps that are judged again."""
-
 import json
 import os
 import sys

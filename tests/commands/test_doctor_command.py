@@ -1,5 +1,3 @@
-"""``tipchain doctor``: what it finds, and what it makes of that."""
-
 import json
 import platform
 import sys

@@ -197,7 +197,6 @@ def test_what_is_no_input_is_refused(text):
     ("words", "said"),
     [
         ([], "expected: --torch M:C and --paddle M:C"),
-        (["--torch", "a:b"], "expected: --torch M:C and --paddle M:C"),
         (["--torch", "a:b", "--paddle", "c"], "--paddle: 'c' is no builder"),
         (["--torch", "nowhere_at_all:b", "--paddle", "c:d"], "nowhere_at_all does not exist"),
         (["../x", "--torch", "a:b", "--paddle", "c:d"], "cannot be a Python package"),

@@ -1,5 +1,3 @@
-"""``tipchain lint`` as users call it."""
-
 import json
 from pathlib import Path
 

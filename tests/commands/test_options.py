@@ -14,7 +14,7 @@ from programs import completed
 from tipchain.cli import COMMANDS, FIRST, GROUPS, main, parser_of, whole_parser
 from tipchain.commands import doctor
 from tipchain.commands.doctor import _absent
-from tipchain.commands.options import leaves, seconds
+from tipchain.commands.options import leaves
 from tipchain.core.files import ROOT_VARIABLE, find_root
 from tipchain.modes import Mode
 
@@ -55,12 +55,6 @@ def test_every_command_says_when_it_is_colored():
     for name in COMMANDS:
         for parser in leaves(parser_of(name)):
             assert "--color" in parser._option_string_actions, parser.prog
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon", "", "none"])
-def test_what_is_no_time_is_refused(text):
-    with pytest.raises(argparse.ArgumentTypeError, match="is not a time such as 90s, 30m or 2h"):
-        seconds(text)
 
 
 def test_json_to_a_file_leaves_the_text(tmp_path, monkeypatch, capsys):

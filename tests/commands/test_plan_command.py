@@ -1,5 +1,3 @@
-"""``tipchain plan`` as users call it."""
-
 import json
 import re
 import shlex

@@ -1,5 +1,3 @@
-"""``tipchain run --resume``."""
-
 import json
 import subprocess
 import sys

@@ -117,15 +117,6 @@ def test_the_results_log_is_appended_under_headers():
     assert len([line for line in second if "successfully" in line]) == 5
 
 
-def test_a_failed_step_skips_what_needs_it_but_alignment_stops_nothing(capsys):
-    assert go('case "$1" in *02_test*) exit 1;; export.py) exit 3;; esac' + LEAVES) == 1
-    text = capsys.readouterr().out
-    assert "6 passed, 2 failed, 4 skipped in" in text
-    assert "the chain FAILED at align[02]: exit 1" in text
-    assert "not run: export[norm_train;gpus=-1] failed" in text
-    assert "exit code 1" in text
-
-
 def test_nothing_planned_is_4_and_makes_nothing(capsys):
     assert go("true", text=edit(TEMPLATE, ("norm_train", "norm_train:null"))) == 4
     assert "the trainer norm_train is skipped" in capsys.readouterr().err
@@ -163,12 +154,6 @@ def test_a_data_folder_of_the_users_and_json_alone_on_standard_output(capsys):
     assert json.loads(captured.out)["exit_code"] == 0
     assert "12 passed" in captured.err
     assert main(["run", "p.txt", MODE, "--data-path", "absent"]) == 2
-
-
-def test_two_formats_for_standard_output_are_refused_before_anything_runs(capsys):
-    assert go(LEAVES, "--json", "-", "--junit", "-") == 2
-    assert "cannot both go to standard output" in capsys.readouterr().err
-    assert not OUT.exists()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")

@@ -96,12 +96,6 @@ def test_fail_fast_stops_where_keep_going_does_not():
     assert [one["outcome"] for one in report()["results"]][:2] == ["PASS", "FAIL"]
 
 
-def test_wrong_options_are_2(capsys):
-    assert run("--jobs", "0") == 2
-    assert "'0' is not a number of commands, 1 or more" in capsys.readouterr().err
-    assert not OUT.exists()
-
-
 def test_a_limit_of_ones_own_and_none_can_be_asked_for(capsys):
     for word, seconds in (("90s", 90.0), ("none", None)):
         assert main(["plan", "p.txt", MODE, "--timeout", word, "--json", "-"]) == 0
