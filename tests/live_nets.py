@@ -18,7 +18,6 @@ def random(*shape):
 
 
 def loaded(file, text):
-    """Return a module of this text."""
     file.write_text(text)
     spec = importlib.util.spec_from_file_location(file.stem, file)
     sys.modules[file.stem] = module = importlib.util.module_from_spec(spec)

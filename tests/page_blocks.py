@@ -32,7 +32,6 @@ class Block:
 
 
 def blocks_of(page: Path) -> Iterator[Block]:
-    """Yield the blocks of a page, in order."""
     for language, rest, text in BLOCK.findall(page.read_text(encoding="utf-8")):
         title = re.search(r'title="([^"]*)"', rest)
         yield Block(language=language, title=title[1] if title else "", text=text)

@@ -48,7 +48,6 @@ def judge_arrays(
 
 
 def judge_recordings(stage: str, reference, port, rules: Rules | None = None):
-    """Return what is judged of two recordings of one stage."""
     return judge_arrays(stage, reference.arrays, port.arrays, rules, details=(reference.details, port.details))
 
 

@@ -1,5 +1,3 @@
-"""Which suite a file is of."""
-
 import pytest
 from chain_samples import ALIGNMENT, CORPUS, ROOT, TEMPLATE, TUTORIAL, corpus, lay_params
 

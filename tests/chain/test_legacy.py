@@ -1,5 +1,3 @@
-"""The original drivers' commands, defects included."""
-
 from chain_samples import TEMPLATE, edit
 
 from tipchain.chain.build import legacy_spec

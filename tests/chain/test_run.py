@@ -1,5 +1,3 @@
-"""Running a plan and judging its commands."""
-
 import os
 import signal
 from pathlib import Path

@@ -38,13 +38,11 @@ def steps(found, step):
 
 
 def line_of(suite, role):
-    """Return the sample's line with a role, as text."""
     slot = build_spec(parse_params(SUITE_FILES[suite]), get_suite(suite), LITE).slots[role]
     return SUITE_FILES[suite].splitlines()[slot.line - 1]
 
 
 def with_role(suite, role, value):
-    """Return the change that gives a role's line another value."""
     line = line_of(suite, role)
     return (line, f"{line.partition(':')[0]}:{value}")
 

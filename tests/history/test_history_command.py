@@ -1,5 +1,3 @@
-"""``tipchain history`` from the command line."""
-
 import json
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""The page that `tipchain locate` writes, and the command that it names."""
-
 import json
 import shlex
 from types import SimpleNamespace

@@ -209,37 +209,3 @@ def test_numbers_that_parameters_hold_otherwise_are_compared_by_what_they_do(fac
     port = Apart(reference.matrix.detach().numpy(), factor)
     report = tipchain.align(reference, port, ROWS)
     assert report.passed is right, str(report)
-
-
-@pytest.mark.parametrize("cut", [False, True], ids=["whole", "cut"])
-@pytest.mark.parametrize("widths", [(6, 6), (6, 2, 4)], ids=["two", "three"])
-def test_a_layer_for_each_part_of_joined_rows_is_one_layer(widths, cut):
-    """Each part of the weight has the gradient that it has in the whole."""
-    ends = [0, *np.cumsum(widths).tolist()]
-    reference = model(
-        torch,
-        lambda nn: {"first": nn.Linear(6, 6), "whole": nn.Linear(12, 4)},
-        lambda net, x: net.whole(torch.cat([net.first(x), x], 1)).tanh(),
-    )
-
-    def forward(net, x):
-        rows = paddle.concat([net.first(x), x], 1)
-        made = [net.parts[one](rows[:, ends[one] : ends[one + 1]]) for one in range(len(widths))]
-        return PF.tanh(sum(made[1:], made[0].detach() if cut else made[0]))
-
-    def layers(nn):
-        parts = [nn.Linear(width, 4, bias_attr=None if not at else False) for at, width in enumerate(widths)]
-        return {"first": nn.Linear(6, 6), "parts": nn.LayerList(parts)}
-
-    port = model(paddle, layers, forward)
-    weight = reference.whole.weight.detach().numpy()
-    values = {
-        "first.weight": reference.first.weight.detach().numpy().T,
-        "first.bias": reference.first.bias.detach().numpy(),
-    }
-    values |= {f"parts.{at}.weight": weight[:, ends[at] : ends[at + 1]].T for at in range(len(widths))}
-    values["parts.0.bias"] = reference.whole.bias.detach().numpy()
-    for name, one in port.named_parameters():
-        one.set_value(np.ascontiguousarray(values[name]))
-    report = tipchain.align(reference, port, ROWS)
-    assert report.passed is not cut, str(report)

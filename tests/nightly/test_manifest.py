@@ -1,5 +1,3 @@
-"""Manifests: what they say, and what is said of wrong ones."""
-
 import re
 
 import pytest

@@ -1,5 +1,3 @@
-"""Which items of a plan run."""
-
 from dataclasses import replace
 
 import pytest

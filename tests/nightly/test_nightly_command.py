@@ -1,5 +1,3 @@
-"""``tipchain nightly`` from the command line."""
-
 import json
 import os
 import re

@@ -113,8 +113,6 @@ FAULTS = {
     "relu left out": (
         "forward", ("nn.functional.relu(self.square(hidden))", "self.square(hidden)"), ["FAIL", "forward/logits", "worst at (", "expected", "actual"],
     ),
-    "another order": ("data", ("def __getitem__(self, index: int):", "def __getitem__(self, index: int):\n        index = 19 - index"), ["data/files", "the same files in another order", "sample 0"]),
-    "schedule not halved": ("backward", ("gamma=gamma", "gamma=0.9"), ["backward/lr_2", "expected", "actual"]),
     "rate too high": ("train", ("Momentum(learning_rate,", "Momentum(3000.0,"), ["train/acc_top1"]),
 }  # fmt: skip
 
@@ -189,16 +187,6 @@ def test_a_truncated_weight_file_is_an_error(port):
     assert done.returncode == 0, "a file of the wrong size is seen at once and made again"
 
 
-def test_small_outputs_are_compared_by_their_own_size(port):
-    for name in ("tiny_paddle.py", "tiny_torch.py"):
-        port.edit(name, "return self.head(", "return 1e-9 * self.head(")
-    assert port.align("--only", "forward").returncode == 0
-    port.edit("tiny_paddle.py", "return 1e-9 * self.head(", "return 0 * self.head(")
-    done = port.align("--only", "forward")
-    assert done.returncode == 1, "every tolerance lets zeros pass"
-    assert "forward/layers" in done.stdout
-
-
 def test_a_dump_that_is_no_dump_is_an_error(port):
     bad = port.latest("made_elsewhere") / "forward_torch.npy"
     bad.write_bytes(b"not a dump at all")
@@ -229,17 +217,6 @@ def test_recording_one_side_checks_nothing(port):
     assert "diff check failed" not in done.stdout + (port.root / "one" / "alignment.log").read_text()
     both = port.align("--only", "forward", "--port", port.latest("one"), out="two")
     assert both.returncode == 0, both.stdout
-
-
-def test_a_port_whose_export_was_recorded_alone_equals_nothing(port):
-    text = re.sub("^stages: .*", "stages: [forward, inference]", port.case.read_text(), flags=re.MULTILINE)
-    port.case.write_text(f"{text}\ninference: {{onnx: false}}\n")
-    done = port.align("--record", "paddle", out="port")
-    assert done.returncode == 4, done.stdout
-    assert "SKIP   inference  only paddle was recorded\n" in done.stdout
-    done = port.align("--port", port.latest("port"), out="both")
-    assert done.returncode == 0, done.stdout
-    assert "the recorded numbers are within their tolerances: 2 stages" in done.stdout
 
 
 def test_only_the_stage_at_fault_fails_in_a_whole_run(port):

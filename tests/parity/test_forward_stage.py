@@ -1,5 +1,3 @@
-"""The forward stage over several shapes and several outputs."""
-
 import sys
 from dataclasses import replace
 

@@ -1,5 +1,3 @@
-"""Losses of logs, held against each other."""
-
 import re
 
 import numpy as np

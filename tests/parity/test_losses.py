@@ -1,5 +1,3 @@
-"""The losses that cases can name without code: equal in both frameworks, in value and gradient."""
-
 import numpy as np
 import pytest
 

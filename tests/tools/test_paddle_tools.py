@@ -152,15 +152,6 @@ def test_resume_refuses_another_run(data, trained, tmp_path, capsys):
     assert "checkpoint" in capsys.readouterr().err
 
 
-def test_gpu_that_is_not_there(data, tmp_path, capsys):
-    import paddle
-
-    if paddle.is_compiled_with_cuda() and paddle.device.cuda.device_count():
-        pytest.skip("a GPU is here")
-    assert train(data, tmp_path, "--device", "gpu", "--amp-level", "O1") == 2
-    assert "no usable gpu" in capsys.readouterr().err
-
-
 def test_nan_loss_stops_with_its_place(data, tmp_path, capsys):
     case = case_with(tmp_path, "tiny_paddle:build_model", "tiny_paddle:build_nan_model")
     out = tmp_path / "out"

@@ -1,5 +1,3 @@
-"""The layer at fault, in pairs of live models."""
-
 from functools import partial
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Optimizers and schedules, compared before a step is made."""
-
 from types import SimpleNamespace
 
 import both_frameworks  # noqa: F401
