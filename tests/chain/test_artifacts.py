@@ -121,6 +121,7 @@ NOISE = (
         "image_name: ('a.png', 'b.png'), result was saved in : out.png",
         "2026-11-28 14:42:01 [INFO] 3",
         "类别：猫",
+        "Translation: guten Tag",
         "detected 3 objects in 12.5 ms",
     ],
 )

@@ -119,21 +119,6 @@ def test_starting_up_loads_no_database():
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
 
 
-def test_causes_are_shown(project, capsys):
-    history = History(place_of(project))
-    first = item(
-        "a", FAIL, causes=[cause(), cause("unknown", layer="", file="", line=0, fix="", explained=float("nan"))]
-    )
-    history.add(night(3, commit="c3"), [first])
-    other = cause("padding", layer="stem.conv", file="net/other_50%.py", checks=1)
-    history.add(night(4, title="nets"), [item("b", FAIL, causes=[other])])
-    assert "  cause: `epsilon` is wrong (port.py:3)" in out(capsys, "show", "suite-003", "a")
-    assert "cause: `epsilon` is wrong" in out(capsys, "show", "suite-003")
-    assert [
-        one["code"] for one in json.loads(out(capsys, "show", "suite-003", "--json", "-"))["items"][0]["causes"]
-    ] == ["epsilon", "unknown"]
-
-
 def test_the_causes_of_a_report_come_into_the_history(project, capsys):
     place = SourceLine(file="port.py", line=7, code="x")
     found = as_json(replace(CAUSE, code="epsilon", explains=("forward/logits",), place=place))

@@ -69,16 +69,6 @@ def test_shares_are_one_entry_with_the_items_of_all(history):
     ]
 
 
-def test_only_so_many_nights_each_with_all_its_shares(history):
-    for day in range(5):
-        for one in (1, 2):
-            history.add(shared(day, one), [item("a")])
-    with history.reading() as connection:
-        for limit in (1, 2, 3, 5, 9):
-            found = list_entries(connection, limit=limit)
-            assert [len(one.shares) for one in found] == [2] * min(limit, 5)
-
-
 def test_what_flips_in_any_share_is_told_and_what_another_share_has_is_not_gone(history, tmp_path):
     two_nights(history, after=(PASS, FAIL))
     assert told(history, tmp_path) == [
@@ -92,12 +82,6 @@ def test_a_share_that_is_missing_is_said_and_its_items_are_not_gone(history, tmp
     lines = told(history, tmp_path)
     assert "suite-001-1: shares that are not in the history: 2/2" in lines
     assert not any("gone" in line for line in lines)
-
-
-def test_items_of_a_share_that_was_missing_are_not_new(history, tmp_path):
-    history.add(shared(0, 1), [item("a")])
-    fill(history, [(shared(1, 1), [item("a")]), (shared(1, 2), [item("b")])])
-    assert not any("new" in line for line in told(history, tmp_path))
 
 
 def test_what_no_share_has_is_gone(history, tmp_path):

@@ -1,13 +1,12 @@
 import io
 import logging
 import re
-from math import isnan, nan
 
 import numpy as np
 import pytest
 
 from tipchain.errors import RecordError
-from tipchain.reprod_log import ReprodDiffHelper, ReprodLogger, compare
+from tipchain.reprod_log import ReprodDiffHelper, ReprodLogger
 from tipchain.reprod_log.compare import check_data, compute_diff
 from tipchain.reprod_log.utils import check_print_diff, init_logger
 
@@ -175,21 +174,3 @@ def test_methods_one_several_all_and_unknown():
     for method in ("median", ["mean", "x"], []):
         with pytest.raises(AssertionError, match="diff_method"):
             check_print_diff(values, method, 1.0, lines.append)
-
-
-def test_tiny_arrays_differ_as_each_does_alone(monkeypatch):
-    data1 = {
-        "a": np.arange(6, dtype=np.float32).reshape(2, 3),
-        "b": np.full((2, 3), 0.3, np.float32),
-        "nan": np.array([nan, 1.0]),
-        "int": np.arange(3),
-        "masked": np.ma.masked_array([1.0, 2.0], [True, False]),
-        "deep": {"scalar": np.float32(2), "c": np.array([0.1, 0.2])},
-    }
-    data2 = {name: one if name == "deep" else one * 1.5 for name, one in data1.items()}
-    together = compute_diff(data1, data2)
-    assert isnan(together["nan"]["max"])
-    assert together["a"]["max"] == 2.5
-    assert together["masked"] == {"mean": 0.5, "max": 1.0, "min": 0.0}
-    monkeypatch.setattr(compare, "diff_tiny", lambda *_: {})
-    assert repr(compute_diff(data1, data2)) == repr(together)
