@@ -1,6 +1,5 @@
 """Ports that are built otherwise than their references, and are the same functions."""
 
-import numpy as np
 import pytest
 from live_nets import model, random
 
@@ -42,32 +41,6 @@ def test_padding_may_be_a_layer_of_its_own(live):
     assert faults(live.locate(reference, port, random(2, 3, 6, 6))) == []
     port[0].weight.set_value(port[0].weight.numpy() * 1.01)
     assert faults(live.locate(reference, port, random(2, 3, 6, 6), equal=False))
-
-
-@pytest.mark.parametrize(("scale", "fault"), [(0.25, False), (0.3, True)])
-def test_one_layer_for_q_k_and_v_may_be_three(live, functions, scale, fault):
-    torch, paddle = live.torch, live.paddle
-
-    def fused(net, x):
-        q, k, v = net.qkv(x).chunk(3, -1)
-        return net.out(torch.softmax(q @ k.transpose(-1, -2) * 0.25, -1) @ v)
-
-    def separate(net, x):
-        scores = paddle.matmul(net.q(x), net.k(x), transpose_y=True) * scale
-        return net.out(paddle.matmul(functions[1].softmax(scores), net.v(x)))
-
-    reference, port = two(
-        live,
-        (lambda nn: {"qkv": nn.Linear(16, 48), "out": nn.Linear(16, 16)}, fused),
-        (lambda nn: {name: nn.Linear(16, 16) for name in ("q", "k", "v", "out")}, separate),
-    )
-    state = {name: tensor.numpy() for name, tensor in reference.state_dict().items()}
-    taken = {f"out.{kind}": state[f"out.{kind}"].T for kind in ("weight", "bias")}
-    for kind in ("weight", "bias"):
-        for name, part in zip("qkv", np.split(state[f"qkv.{kind}"], 3), strict=True):
-            taken[f"{name}.{kind}"] = part.T
-    port.set_state_dict(taken)
-    assert bool(faults(live.locate(reference, port, random(2, 5, 16), equal=False))) == fault
 
 
 def test_a_tensor_that_is_returned_twice_is_one(live):

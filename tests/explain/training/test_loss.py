@@ -119,7 +119,6 @@ def test_softmax_that_cuts_low_outputs_is_told_but_no_fault(pieces, kits):
 
 FAULTS = {
     "softmax twice": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(k.their_loss.softmax(o), y), "argument", words="`use_softmax`"),
-    "sum": lambda k: Case(our_ce(k), their_ce(k, reduction="sum"), "argument", words="is 'sum'; with 'mean' it"),
     "no class weights": lambda k: Case(our_ce(k, weight=True), their_ce(k), "parting", words="weight=…"),
     "no auxiliary loss": lambda k: Case(
         both(our_ce(k), None, 0, 1)[0], lambda o, y: their_ce(k)(o[0], y), "parting", (LOGITS, OTHER)
@@ -133,30 +132,15 @@ FAULTS = {
         lambda o, y: their_ce(k)(o, y) * 0.25 + their_ce(k)(o, y).detach() * 0.75, "cut-gradient",
     ),
     "temperature": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o / 4.0, y), "extra-call", words="it calls `divide` at test_loss.py"),
-    "label off by one": lambda k: Case(
-        our_ce(k), lambda o, y: their_ce(k)(o, y + 1), "extra-call", labels=np.minimum(LABELS, 3)
-    ),
-    "softmax-axis": lambda k: Case(
-        our_ce(k), lambda o, y: k.their_loss.nll_loss(k.their_loss.log_softmax(o, axis=0), y), "argument"
-    ),
     "L1 for L2": lambda k: Case(k.our_loss.mse_loss, k.their_loss.l1_loss, "function", labels=TARGETS, words="it calls `l1_loss`"),
     "no gradient": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o.detach(), y), "cut-gradient", words="`detach` at test_loss.py"),
     "no gradient of one output": lambda k: Case(
         both(our_ce(k), None, 0, 1)[0], lambda o, y: their_ce(k)(o[0], y) + 0.4 * their_ce(k)(o[1].detach(), y),
         "cut-gradient", (LOGITS, OTHER),
     ),
-    "margin": lambda k: Case(
-        lambda o, _: k.our_loss.triplet_margin_loss(*o, margin=0.37),
-        lambda o, _: k.their_loss.triplet_margin_loss(*o, margin=1.0), "argument", (LOGITS, OTHER, TARGETS),
-    ),
     "share of positive ones": lambda k: Case(
         lambda o, y: focal(k.our_loss, o, y), lambda o, y: k.their_loss.sigmoid_focal_loss(o, y, alpha=0.6, reduction="mean"),
         "argument", labels=BITS, words="`alpha` of `sigmoid_focal_loss` at test_loss.py",
-    ),
-    "a sigmoid for each class": lambda k: Case(
-        our_ce(k),
-        lambda o, y: k.their_loss.binary_cross_entropy_with_logits(o, k.their_loss.one_hot(y, 5).astype(o.dtype)),
-        "parting",
     ),
 }  # fmt: skip
 

@@ -69,11 +69,6 @@ FAULTS = {
         lambda p, k: k.theirs.SGD(0.1, parameters=p),
         ["the port's optimizer is SGD, the reference's Adam"],
     ),
-    "no clipping": (
-        lambda p, k: clipped(k, p),
-        lambda p, k: k.theirs.SGD(0.1, parameters=p),
-        ["the port's gradients are clipped by "],
-    ),
     "another limit": (
         lambda p, k: clipped(k, p),
         lambda p, k: k.theirs.SGD(0.1, parameters=p, grad_clip=k.paddle.nn.ClipGradByGlobalNorm(5.0)),
