@@ -17,27 +17,13 @@ ROWS = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)
 SIDES = {"torch": "in the reference (torch)", "paddle": "in the port (Paddle)"}
 
 
-class Reference(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = torch.nn.Linear(4, 3)
+def build_reference():
+    return torch.nn.Linear(4, 3)
 
+
+class Undone(paddle.nn.Linear):
     def forward(self, rows):
-        return self.body(rows)
-
-
-class Port(paddle.nn.Layer):
-    def __init__(self):
-        super().__init__()
-        self.body = paddle.nn.Linear(4, 3)
-
-    def forward(self, rows):
-        return self.body(rows)
-
-
-class Undone(Port):
-    def forward(self, rows):
-        return self.body(rows).reshape([7, -1])  # no such shape
+        return super().forward(rows).reshape([7, -1])  # no such shape
 
 
 def fail_here(*_):
@@ -62,14 +48,14 @@ def line_of(words):
 
 
 def align(port=None, **more):
-    reference, port = Reference(), port or Port()
+    reference, port = build_reference(), port or paddle.nn.Linear(4, 3)
     tipchain.copy_weights(reference, port)
     inputs = {"args": ROWS, "labels": np.zeros((2, 3), np.float32)}
     return tipchain.align(reference, port, inputs, causes=False, **more)
 
 
 def test_the_ports_forward_is_told_with_the_line_that_called_the_kernel():
-    report = align(Undone())
+    report = align(Undone(4, 3))
     assert report.stages["forward"] is Outcome.ERROR
     said = report.reasons["forward"]
     assert said.startswith(f"{line_of('# no such shape')}: ValueError: (InvalidArgument)")
@@ -113,7 +99,7 @@ def build_nothing():
 def test_builders_of_the_command_line_are_told_with_their_side(tmp_path, port, said):
     np.savez(tmp_path / "inputs.npz", args=ROWS)
     with pytest.raises((UsersError, SystemExit)) as raised:
-        open_callables(f"{__name__}:Reference", f"{__name__}:{port}", tmp_path / "inputs.npz")
+        open_callables(f"{__name__}:build_reference", f"{__name__}:{port}", tmp_path / "inputs.npz")
     told = tell(raised.value)
     assert said.format(line_of("sys.exit(3)").rpartition(":")[2]) in told
     assert told.endswith("in: the port (Paddle), building the model")
