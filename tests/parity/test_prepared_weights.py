@@ -32,6 +32,19 @@ def test_weights_are_made_anew_when_a_module_behind_the_builders_changes(tmp_pat
     assert read_paddle_file(made["paddle"])["head.weight"].shape == (64, 10)
 
 
+def test_a_run_tells_which_layer_is_which_where_names_do_not(tmp_path, forked):
+    project = make_tiny_project(tmp_path)
+    both = ("torch", ("square", "rest"), "self.square(hidden)"), ("paddle", ("b", "a"), "self.square(hidden)")
+    for side, (first, second), call in both:
+        used = f"self.{second}(nn.functional.relu(self.{first}(hidden)))"
+        used = used if side == "torch" else f"self.{first}(nn.functional.relu(self.{second}(hidden)))"
+        layers = f"self.{first} = nn.Linear(128, 128); self.{second} = nn.Linear(128, 128)"
+        project.edit(f"tiny_{side}.py", "self.square = nn.Linear(128, 128)", layers)
+        project.edit(f"tiny_{side}.py", call, used)
+    names = prepare_weights(load_case(project.case), Mode.LITE_TRAIN_LITE_INFER).names
+    assert {"square": "a", "rest": "b"}.items() <= names.items()
+
+
 def test_the_port_may_have_a_weight_file_of_its_own(tmp_path, forked):
     paddle, project = pytest.importorskip("paddle"), make_tiny_project(tmp_path)
     for path in prepare_weights(load_case(project.case), Mode.LITE_TRAIN_LITE_INFER).paths.values():

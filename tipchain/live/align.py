@@ -22,6 +22,7 @@ from tipchain.explain.causes.optimizers import check_optimizers
 from tipchain.explain.causes.schedules import check_schedulers
 from tipchain.explain.causes.tensors import replaced, rounded_tables
 from tipchain.explain.findings import PieceCheck
+from tipchain.explain.locate.by_gradients import settled_names
 from tipchain.explain.locate.locate import Located, bytes_of
 from tipchain.explain.locate.matching import LayerPair, pair_layers
 from tipchain.explain.locate.other_runs import in_mode
@@ -161,10 +162,12 @@ def align(
     check_models(reference, port)
     check_names(names or {}, reference, port)
     given = as_inputs(inputs)
+    bound = replace(read_inputs(given), outputs=outputs if isinstance(outputs, tuple) else (outputs, outputs))
+    known = with_ignored(names or {}, ignore, reference, port)
     asked = LiveRequest(
         sides=sides,
         models=(reference, port),
-        inputs=replace(read_inputs(given), outputs=outputs if isinstance(outputs, tuple) else (outputs, outputs)),
+        inputs=bound,
         raw=given if isinstance(inputs, Mapping | str | Path) else given[ARGS],
         others=tuple(read_inputs(as_inputs(one)) for one in other_inputs),
         loss=loss,
@@ -176,7 +179,7 @@ def align(
         training=training,
         modes=tuple(modes) or (MODES[training],),
         only=stages,
-        names=with_ignored(names or {}, ignore, reference, port),
+        names=settled_names(sides, (reference, port), bound, known),
         seed=seed,
         causes=causes,
         equal_nan=equal_nan,

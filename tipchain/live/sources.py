@@ -15,14 +15,17 @@ from tipchain.core.json_text import JsonObject
 from tipchain.errors import InputError, UsageError, WeightsError
 from tipchain.explain.causes.metrics import OfTensors
 from tipchain.explain.findings import PIECES
+from tipchain.explain.locate.by_gradients import roles
 from tipchain.explain.locate.matching import pair_layers
+from tipchain.explain.locate.runs import read_inputs
 from tipchain.explain.preflight.parameters import Tensors, two_initializations
 from tipchain.framework_types import Array, Function, Model, Nested, Setting, Tensor
 from tipchain.frameworks import Framework
 from tipchain.frameworks.base import checking, make_optimizer, resolve
+from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
 from tipchain.frameworks.paddle_ import PaddleFramework
 from tipchain.frameworks.torch_ import TorchFramework
-from tipchain.live.request import DATA_STAGES, METRIC_STAGE, read_arrays
+from tipchain.live.request import DATA_STAGES, METRIC_STAGE, as_inputs, read_arrays
 from tipchain.modes import parse_mode
 from tipchain.numbers.dumps import read_npz
 from tipchain.parity.case import LABEL, SIDES, Case, load_case, open_builder
@@ -30,16 +33,21 @@ from tipchain.parity.inputs import make_all_inputs, make_inputs
 from tipchain.parity.weights import WeightFiles, data_roots, prepare_weights
 from tipchain.weights.convert import to_paddle
 from tipchain.weights.given_names import NameMap, with_ignored
-from tipchain.weights.matching import Match
+from tipchain.weights.matching import Match, match_models
 from tipchain.weights.sides import divide
 
 _log = logging.getLogger(__name__)
 
 
 def copy_weights(
-    reference: Model, port: Model, names: Mapping[str, str] | None = None, ignore: Iterable[str] = ()
+    reference: Model,
+    port: Model,
+    names: Mapping[str, str] | None = None,
+    ignore: Iterable[str] = (),
+    *,
+    inputs: object = None,
 ) -> Match:
-    """Give the port the reference's parameters and buffers, matched by name, then by structure.
+    """Give the port the reference's parameters and buffers, matched by name, then by gradients, then by structure.
 
     Args:
         reference: a ``torch.nn.Module``.
@@ -47,6 +55,8 @@ def copy_weights(
         names: torch's names of tensors or layers, and Paddle's, where names and structure do not decide; see
             ``docs/how-to/weights.md``.
         ignore: layers or tensors of one model that do not exist in the other. Those of the port keep their values.
+        inputs: the arguments of forward, as `tipchain.align` takes them. With them, tensors of other names are told by the
+            gradients that they get.
 
     Returns:
         The match of the two models. Its text lists the layers that were matched without names, and the tensors that were
@@ -55,9 +65,15 @@ def copy_weights(
     Raises:
         WeightsError: tensors without a counterpart, or of a different shape. The error lists all of them.
     """
+    names, ran = names or {}, None
+    if inputs is not None:
+        known = with_ignored(names, tuple(ignore), reference, port)
+        told = roles(Sides(TorchSide(), PaddleSide()), (reference, port), read_inputs(as_inputs(inputs)), known)
+        ran = match_models(reference, port, {**told.names, **names}, ignore, told.calls)
+        names, ignore = ran.names, ()
     converted = to_paddle(reference, reference.state_dict(), port, names, ignore)
     port.set_state_dict(dict(converted.state))
-    match = converted.match
+    match = ran or converted.match
     if match.by_order or match.assumed:
         _log.warning(
             "copy_weights: %d layers were matched by the order of their declaration alone, %d layouts were assumed: "
@@ -68,7 +84,9 @@ def copy_weights(
     return match
 
 
-def give_weights(reference: object, port: object, names: Mapping[str, str], ignore: Iterable[str]) -> str | None:
+def give_weights(
+    reference: object, port: object, names: Mapping[str, str], ignore: Iterable[str], inputs: object = None
+) -> str | None:
     """Give a port that has an initialization of its own the reference's weights, as far as the two belong together.
 
     Weights that somebody copied, well or not, stay as they are: what is wrong with them is to be found.
@@ -83,7 +101,7 @@ def give_weights(reference: object, port: object, names: Mapping[str, str], igno
         return None
     told = f"{strange.differing} of {strange.compared} parameters held other values"
     try:
-        copy_weights(reference, port, names, ignore)
+        copy_weights(reference, port, names, ignore, inputs=inputs)
     except WeightsError:
         left = copy_fitting(tensors)
         return f"{told}: the reference's were copied, but for {left} that have no counterpart"
@@ -338,7 +356,8 @@ def open_callables(
     if asked.get("outputs"):
         found["outputs"] = read_outputs(asked["outputs"])
     if copy_weights:
-        told = give_weights(found["reference"], found["port"], found.get("names", {}), found.get("ignore", ()))
+        models = found["reference"], found["port"]
+        told = give_weights(*models, found.get("names", {}), found.get("ignore", ()), found["inputs"])
         found["notes"] = [] if told is None else [told]
     return found
 

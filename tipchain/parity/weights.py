@@ -484,13 +484,21 @@ def _keep(job: _Job, side: str, path: Path, root: Path, facts: JsonObject) -> No
 
 def _convert(case: Case, torch_model: object, torch_path: Path, paddle_path: Path) -> dict[str, str]:
     """Write the Paddle file; return the names under which the port's tensors are torch's."""
+    from tipchain.explain.locate.by_gradients import settled_names
+    from tipchain.explain.locate.runs import ModelInputs
+    from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
     from tipchain.weights.convert import convert_file
     from tipchain.weights.files import load_paddle_weights, write_weights
+    from tipchain.weights.given_names import with_ignored
     from tipchain.weights.matching import UnmatchedError, match_models
 
     port, own = load_framework("paddle").build(open_builder(case, "paddle", "model"), case.model_args), case.weights
     if own.paddle is None:
-        return dict(convert_file(torch_model, torch_path, port, paddle_path, own.names, own.ignore).match.names)
+        inputs = tuple(one for name, one in make_inputs(case).items() if name != LABEL)
+        known = with_ignored(own.names, own.ignore, torch_model, port)
+        sides, models = Sides(TorchSide(), PaddleSide()), (torch_model, port)
+        names = settled_names(sides, models, ModelInputs(args=inputs, kwargs={}), known)
+        return dict(convert_file(torch_model, torch_path, port, paddle_path, names).match.names)
     load_paddle_weights(port, own.paddle)
     write_weights("paddle", port, {name: tensor.numpy() for name, tensor in port.state_dict().items()}, paddle_path)
     try:

@@ -293,24 +293,34 @@ class Match:
 
 
 def match_models(
-    torch_model: Model, paddle_model: Model, names: Mapping[str, str] | None = None, ignore: Iterable[str] = ()
+    torch_model: Model,
+    paddle_model: Model,
+    names: Mapping[str, str] | None = None,
+    ignore: Iterable[str] = (),
+    calls: Sequence[Mapping[str, int]] = ({}, {}),
 ) -> Match:
     """Match the tensors of a torch model with those of its Paddle port.
 
     Given names are not questioned: what is below a layer is matched below its partner. ``*`` stands for any name
-    between dots; for the right side see `Target`.
+    between dots; for the right side see `Target`. ``calls`` are
+    the numbers of the layers' first calls in a run of each, by path: their order then stands for that of declaration.
 
     Raises:
         UnmatchedError: something could not be matched; all of it is listed, of both models.
     """
-    return _Matching(torch_model, paddle_model, names or {}, ignore).match()
+    return _Matching(torch_model, paddle_model, names or {}, ignore, calls).match()
 
 
 class _Matching:
     """One pair of models on the way to a match; ``given``: the pairs of tensors that the user names."""
 
     def __init__(
-        self, torch_model: Model, paddle_model: Model, names: Mapping[str, str], ignore: Iterable[str]
+        self,
+        torch_model: Model,
+        paddle_model: Model,
+        names: Mapping[str, str],
+        ignore: Iterable[str],
+        calls: Sequence[Mapping[str, int]],
     ) -> None:
         self.models = torch_model, paddle_model
         self.names = with_ignored(names, tuple(ignore), torch_model, paddle_model)
@@ -339,6 +349,8 @@ class _Matching:
         tensors = torch_model.state_dict(keep_vars=True)
         self.ties = {name: first.setdefault(id(tensor), name) for name, tensor in tensors.items()}
         self.torch, self.port = torch_leaves(torch, self.names, self.ties), paddle_leaves(paddle, self.names)
+        self.torch.sort(key=lambda leaf: calls[0].get(leaf.layer.path, len(calls[0])))  # those never called come last
+        self.port.sort(key=lambda leaf: calls[1].get(leaf.layer.path, len(calls[1])))
         every = (slot.name for layer in torch_layers(torch_model) for slot in layer.slots)
         self.left = [name for name in every if only_in_torch(name, self.names)]
         ignored = [target for name, target in self.names.items() if name.startswith(NOT_IN_TORCH)]
@@ -363,7 +375,7 @@ class _Matching:
                 and all(is_fixed(one.tensor, NEUTRAL[leaf.slot.leaf]) for one in leaf.slot.parts)
             )
         ]
-        self.kept += map(_own_name, constant)
+        self.kept += map(own_name, constant)
         found.missing = [leaf for leaf in found.missing if leaf not in constant]
         buffers = [one for one in found.unknown if one.layer.kind == OWN_KIND and one.slot.kind == "buffer"]
         constant = [leaf for leaf in buffers if is_integer(leaf.slot)]
@@ -380,7 +392,7 @@ class _Matching:
             elif not (leaf.again and other.again):  # of those, the first layers decide
                 problems.append(layout)
                 if len(set(squeezed(leaf.slot.shape))) == 1:
-                    plain = Target(names=(_own_name(other),))
+                    plain = Target(names=(own_name(other),))
                     likely[leaf.slot.name] = str(plain), str(replace(plain, turned=True))
         if problems or found.doubts or found.unknown or found.missing:
             raise self._refusal(problems, found, taken, likely)
@@ -420,7 +432,7 @@ class _Matching:
                 [leaf for leaf in self.port if leaf not in taken and leaf.path[:-1] not in port_holding],
             )
         for one, pieces, turned in packed:
-            likely[one.slot.name] = (str(Target(names=tuple(map(_own_name, pieces)), turned=turned)),)
+            likely[one.slot.name] = (str(Target(names=tuple(map(own_name, pieces)), turned=turned)),)
         holders = [
             f"packed: {one.layer.path} seems to hold {', '.join(piece.layer.path for piece in pieces)} in one, "
             f"which names cannot say: keep them apart in the port, or joined in the reference"
@@ -466,7 +478,7 @@ class _Matching:
     def _layout(self, leaf: Leaf, other_leaf: Leaf) -> Target | str:
         """Return how the port keeps a tensor of torch's, or why that is open."""
         layer, slot, port, its = leaf.layer, leaf.slot, other_leaf.layer, other_leaf.slot
-        plain, given = Target(names=(_own_name(other_leaf),)), leaf in self.given
+        plain, given = Target(names=(own_name(other_leaf),)), leaf in self.given
         if slot.shape == its.shape and (len(its.parts) > 1 or given or layer.kind == port.kind != OWN_KIND):
             return plain
         flat, other = squeezed(slot.shape), squeezed(its.shape)
@@ -578,6 +590,7 @@ def _scope(path: str, names: Iterable[str]) -> str:
     return max((one for one in names if path == one or path.startswith(f"{one}.")), key=len, default="")
 
 
-def _own_name(leaf: Leaf) -> str:
+def own_name(leaf: Leaf) -> str:
+    """Return the port's name of a tensor below its layer."""
     names, path = leaf.slot.parts[0].names, leaf.layer.path
     return next((name for name in names if not path or name.startswith(f"{path}.")), names[0])
