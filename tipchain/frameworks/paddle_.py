@@ -485,8 +485,10 @@ class PaddleFramework(LoadedFramework):
             return self._to_tensor(widened_array(data), asked, *args, **kwargs)
 
         there = (name for name in TYPED if hasattr(operators, name))
+        one_hot = operators.one_hot  # whose result is in float32 always
         with (
             attributes(operators, **{name: wider(getattr(operators, name)) for name in there}),
+            attributes(operators, one_hot=lambda *args: one_hot(*args).astype(double)),
             attributes(self.paddle, to_tensor=to_tensor),
         ):
             yield

@@ -10,9 +10,9 @@ import numpy as np
 
 from tipchain.core.language import listed
 from tipchain.explain.causes.array_index import arranged, varies
-from tipchain.explain.causes.lines import Frame, innermost, likeness, only_return
+from tipchain.explain.causes.lines import Frame, codes_of, innermost, likeness, only_return, opposite
 from tipchain.explain.causes.piece import Piece
-from tipchain.explain.causes.program import LAYER, LAYOUT, Op, Program, has_own_backward, is_plain, numpy_of
+from tipchain.explain.causes.program import LAYER, LAYOUT, Op, Program, has_own_backward, is_plain
 from tipchain.explain.causes.walk import Parting, Walk
 from tipchain.explain.findings import Diagnosis, shown_path, source_of
 from tipchain.explain.locate.differences import distance, rms
@@ -66,6 +66,20 @@ class Divergence:
             if not back or (key not in self.makers_of and number not in self.makers):
                 break
             op, step = self.makers_of.get(key, op), self.makers.get(number, step)
+        return self._relaid(op, step) if step.name in LAYOUT else (op, step)
+
+    def _relaid(self, op: Op, step: Op) -> tuple[Op, Op]:
+        """Follow two calls back through what only arranges a tensor, to the first that the port arranges otherwise."""
+        steps = [
+            one for one in self.steps.with_layout([step]) if one.made and self.steps.array(one.made[0]) is not None
+        ]
+        for one in self.ops.with_layout([op]):
+            made = self.ops.array(one.made[0]) if one.name in LAYOUT and one.made else None
+            shaped = (
+                [] if made is None else [each for each in steps if self.steps.values[each.made[0]].shape == made.shape]
+            )
+            if made is not None and not any(self._equal(self.steps.values[each.made[0]], made) for each in shaped):
+                return one, shaped[-1] if shaped else step
         return op, step
 
     def _nearest(self, partings: Sequence[Parting]) -> tuple[Op, Op, float]:
@@ -160,7 +174,7 @@ class Divergence:
             if value is None or (not found and (key not in self.makers_of or self.akin(key))):
                 continue
             if number in found:
-                back = not self._laid_alike(key, number)
+                back = not self.walk.laid_alike(key, number)
             else:
                 back = (
                     not found
@@ -175,6 +189,8 @@ class Divergence:
         """Pair the operands of two calls by place; of other functions, and where no place counts, the only ones that differ."""
         same = op.name == step.name
         placed = list(zip(op.given, step.given, strict=False)) if same else []
+        if (op.name == LAYER) != (step.name == LAYER):  # a layer is given its input alone, a function its weight, too
+            return list(zip(op.given[:1], step.given[:1], strict=False))
         if (same and op.name not in PLACELESS) or LAYER in (op.name, step.name):  # calls within a layer are not seen
             return placed
         keys = [key for key in op.given if not self.akin(key) & {*step.given} and (same or _varies(self.ops, key))]
@@ -217,16 +233,10 @@ class Divergence:
         maker = program.makers.get(number)
         return innermost(() if maker is None else maker.frames)
 
-    def _laid_alike(self, key: int, number: int) -> bool:
-        """Tell whether two tensors of the same values have them in the same places, whatever the order of axes."""
-        one, other = self.steps.values[number].squeeze(), numpy_of(self.ops.values[key]).squeeze()
-        merged = sorted(one.shape) != sorted(other.shape)  # or cut: no order of axes tells more
-        return merged or any(self.walk.index.same(each, other) for each in arranged(one, other.shape))
-
     def _turned(self, op: Op, step: Op) -> bool:
         """Tell whether two calls are given the same values in other places."""
         pairs = self._operands(op, step)
-        return any(number in self.matched[key] and not self._laid_alike(key, number) for key, number in pairs)
+        return any(number in self.matched[key] and not self.walk.laid_alike(key, number) for key, number in pairs)
 
     def _arranged_from(self, number: int) -> set[int]:
         """Return the tensors that a tensor of the reference's only rearranges."""
@@ -236,7 +246,8 @@ class Divergence:
 
     def _common(self, op: Op, step: Op) -> float:
         """Return how much two calls have in common: a tensor that both are given, the function, and that it mends the port."""
-        given = any(self.akin(key) & {*step.given} for key in self.walk.given(op)) or not (op.given or step.given)
+        near = {*step.given}.union(*map(self._arranged_from, step.given))
+        given = any(self.akin(key) & near for key in self.walk.given(op)) or not (op.given or step.given)
         alike = given and step.name not in LIKES  # of which a shape alone counts
         same = op.name == step.name and (op.name != LAYER or self.piece.partners.get(op.path) == step.said)
         mends = any(one.op is op and one.step is step for one in self.walk.partings)
@@ -273,7 +284,9 @@ class Divergence:
         shared = [key for key in (*op.made, *self.walk.given(op)) if set(self.matched[key]) & set(step.given)]
         made = [self.makers_of[key].frames for key in shared if key in self.makers_of]
         makers = [next((one for one in each if one.code == here.code), innermost(each)) for each in made]
-        return max([here, *makers], key=lambda one: likeness(one.reading, there.reading))
+        against = opposite(there, codes_of(op.frames))
+        beside = [against[0]] if against is not None and against[1] else []
+        return max([here, *makers, *beside], key=lambda one: likeness(one.reading, there.reading))
 
     def _handing(self, op: Op, step: Op, key: int, number: int) -> tuple[Frame, Frame]:
         """Return the statements that hand two calls a tensor of the port's and the reference's, each in the place of the other."""
@@ -316,7 +329,8 @@ def _handed_on(program: Program, call: Op, number: int, others: Sequence[Op]) ->
     maker = program.makers.get(number)
     while maker is not None and maker.name in LAYOUT and maker.given[:1] and maker.given[0] in program.makers:
         maker = program.makers[maker.given[0]]
-    return max((_branch(call, one) for one in (maker, *others)), key=lambda one: one[0])[1]
+    known: list[Op | None] = [one for one in (maker, *others) if one is not None]
+    return max((_branch(call, one) for one in known or [None]), key=lambda one: one[0])[1]
 
 
 def _branch(call: Op, other: Op | None) -> tuple[int, Frame]:
@@ -333,10 +347,11 @@ def _frontier(program: Program, ends: Collection[int], lacking: Callable[[int], 
 
     Args:
         program: one side's calls.
-        ends: the tensors that rest on them; where there are none, all that no call is given.
+        ends: the tensors that rest on them; where there are none, the program's outputs, or else all that no call is given.
         lacking: tells of a tensor whether the other program lacks it.
     """
     made = [number for op in program for number in op.made]
+    ends = ends or {number for number in program.ends if number in program.makers and lacking(number)}
     left = [
         number for number in made if (number in ends if ends else number not in program.consumers and lacking(number))
     ]

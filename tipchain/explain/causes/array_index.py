@@ -116,7 +116,7 @@ class ArrayIndex:
 
 def parts(array: Array) -> Iterator[list[Array]]:
     """Yield the real and the imaginary part, and what stands at each place along one or two short axes."""
-    if array.size > MOST_ELEMENTS:
+    if not 0 < array.size <= MOST_ELEMENTS:
         return
     if array.dtype.kind == "c":
         yield [array.real, array.imag]

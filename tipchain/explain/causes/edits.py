@@ -5,6 +5,9 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -30,7 +33,8 @@ from tipchain.explain.causes.walk import CASTING, Parting, Walk, acts_of
 from tipchain.explain.findings import CodeEdit
 from tipchain.explain.locate.differences import Sketch
 from tipchain.facts.functions import DEFAULTS, NAMES, OPPOSITES
-from tipchain.framework_types import Array, Function, Nested, Options, Setting, Tensor
+from tipchain.framework_types import Array, Function, Model, Nested, Options, Setting, Tensor
+from tipchain.frameworks.randomness import attributes
 from tipchain.numbers.tolerance import SAME_SINGLE
 
 ASIDE = frozenset(
@@ -149,6 +153,36 @@ def other_layers(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         message = f"it calls {called(op)}{where}, the reference `{step.said}` at {step.place} (`{step.line}`)"
         fix = f"call `{wanted}` for {called(op)}{where}"
         yield at_call("operand", op, step, acts, message, fix, calls=len(several))
+
+
+def idle_layers(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield a block that the reference calls and the port never, in place of one of the calls of another of its class."""
+    layers = dict(piece.sides.port.layers(piece.port))
+    for path, partner in piece.idle.items():
+        for other in (one for one, layer in layers.items() if type(layer) is type(layers.get(path)) and one != path):
+            calls = [frames for name, frames in walk.ops.entered if name == other]
+            for turn, frames in enumerate(calls):
+                there = innermost(frames)
+                yield Hypothesis(
+                    code="operand",
+                    name=class_of(layers[path]),
+                    within=partial(_redirected, layers[other], layers[path], turn),
+                    message=f"it calls `{other}` at {there.place} (`{there.line}`) and never `{path}`, the reference calls `{partner}`",
+                    fix=f"call `{path}` for `{other}` at {there.place}",
+                    lines=Lines(there.source),
+                )
+
+
+@contextmanager
+def _redirected(layer: Model, other: Model, turn: int) -> Iterator[None]:
+    """Let a layer's call of one turn be another's, in each run."""
+    original, turns = layer.forward, count()
+
+    def forward(*args: Nested, **kwargs: Nested) -> Nested:
+        return (other.forward if next(turns) == turn else original)(*args, **kwargs)
+
+    with attributes(layer, forward=forward):
+        yield
 
 
 # A call too few, or too many.

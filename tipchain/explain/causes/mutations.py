@@ -496,8 +496,10 @@ def _with_number(
 
     new = next((numpy_of(one.new).reshape(-1) for one in walk.partings if one.op is calls[0]), None)
     number = None if new is None or not places else _solve(alone, new, present)
-    if number is None and places:
-        number = _solve(whole, _flat(piece.truth.outputs), present)
+    wanted = _flat(piece.truth.outputs)
+    # A single value is mended by a number anywhere before it: that tells nothing, unless gradients must agree, too.
+    if number is None and places and (piece.backward or np.count_nonzero(~np.isclose(whole(present), wanted)) > 1):
+        number = _solve(whole, wanted, present)
     return None if number is None else replace(_with_settings(calls, [(given, number)], piece), acts=acts(number))
 
 
@@ -653,21 +655,29 @@ def _operands(frame: Frame, ops: Sequence[Op], variables: _Variables, piece: Pie
             twins = variables.first_made(old) == variables.first_made(new) >= 0  # results of one call have own orders
             both = [{old: new, new: old}] if new in entering and old in entering and not twins else []
             for swaps in ({old: new}, *both):
+                source, maker = frame.source, walk.makers_of.get(variables.keys[old][0])
                 what, instead = f"it takes {told} at {place} (`{line}`)", f"with {wanted} in its place"
                 fix = f"take {wanted} for {told} at {place} (`{line}`)"
                 if len(swaps) > 1:
-                    what, instead = (
-                        f"it takes {told} and {wanted} at {place} (`{line}`)",
+                    what = f"it takes {told} and {wanted} at {place} (`{line}`)"
+                    instead, fix = (
                         "with each in the other's place",
+                        f"exchange {told} and {wanted} at {place} (`{line}`)",
                     )
-                    fix = f"exchange {told} and {wanted} at {place} (`{line}`)"
+                elif maker is not None and maker.written is not None and variables.keys[new][0] in maker.given:
+                    source = innermost(maker.frames).source
+                    what = f"it writes the result of `{maker.name}` to {wanted} at {maker.place}, which {place} (`{line}`) takes"
+                    instead, fix = (
+                        "without that",
+                        f"let `{maker.name}` at {maker.place} return another tensor: `{maker.line}`",
+                    )
                 yield Hypothesis(
                     code="operand-order" if len(swaps) > 1 else "operand",
                     name=changed[0].name if changed[0].name != LAYER else class_of(changed[0].layer),
                     acts=_exchanging(ops if len(swaps) > 1 else changed, swaps, variables, piece),
                     message=_mended(what, instead),
                     fix=fix,
-                    lines=Lines(frame.source),
+                    lines=Lines(source),
                 )
 
 
@@ -739,8 +749,9 @@ def _orders(calls: Sequence[Op], piece: Piece) -> Iterator[Hypothesis]:
     if op.name in TURNED and len(piece.tensors(op.args)) == len(op.args) == 2:
         found.append(("tensors", (1, 0), _turned, CodeEdit(kind="order", call=op.name, order=(1, 0))))
     made = piece.tensors(op.result) if isinstance(op.result, list | tuple) and op.name != LAYER else []
-    orders = _other_orders(len(made) if len({tuple(one.shape) for one in made}) == 1 else 0)
-    found += [("results", order, then(operator.itemgetter(*order)), None) for order in orders]
+    for order in _other_orders(len(made)):
+        if all(made[at].shape == one.shape for at, one in zip(order, made, strict=True)):
+            found.append(("results", order, then(operator.itemgetter(*order)), None))
     for what, order, act, change in found:
         told, fix = (
             f"the order of the {what} {which} is {sorted(order)}",

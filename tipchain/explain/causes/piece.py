@@ -217,6 +217,7 @@ class Piece:
             finally:
                 tap.recorder = None
             outputs = self._ends(1, result)
+            recorder.ops.end_with(outputs)
             return outputs if edit is None else edit(outputs)
 
         recorder.ops.watching = self.backward
@@ -280,6 +281,7 @@ class Piece:
         def called(*args: Nested, **kwargs: Nested) -> Nested:
             with self.record.over(inner):
                 outputs = self._ends(0, self.reference(*args, **kwargs))
+                self.record.end_with(outputs)
             if self.backward:
                 generator = np.random.default_rng([self.seed, 5])
                 self._cotangents = tuple(generator.standard_normal(tuple(one.shape)) for one in outputs)

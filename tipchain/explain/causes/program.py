@@ -103,6 +103,8 @@ class Program(list[Op]):
         watching: whether gradients are kept.
         gradients: those of tensors that they returned, by number, once backward was run; none of one that had none.
         watched: the numbers of the tensors whose gradients are kept.
+        ends: the numbers of the program's outputs.
+        entered: the paths of the layers whose own code ran, in turn, with the statements that called them.
     """
 
     def __init__(self, is_tensor: Callable[[object], bool]) -> None:
@@ -113,6 +115,8 @@ class Program(list[Op]):
         self.watching = False
         self.gradients: dict[int, Array] = {}
         self.watched: set[int] = set()
+        self.ends: set[int] = set()
+        self.entered: list[tuple[str, Frames]] = []
         self._hooks: list[Any] = []
 
     def watch_gradient(self, number: int, tensor: Tensor, read: Callable[[Tensor], Array]) -> None:
@@ -142,6 +146,10 @@ class Program(list[Op]):
             self.numbers[id(tensor)] = len(self.values)
             self.values.append(None)
         return self.numbers[id(tensor)]
+
+    def end_with(self, tensors: Iterable[Tensor]) -> None:
+        """Note the program's outputs."""
+        self.ends = {self.numbers[id(one)] for one in tensors if id(one) in self.numbers}
 
     def array(self, number: int) -> Array | None:
         """Return a tensor's values as they were."""
@@ -415,6 +423,8 @@ class Tap:
                 return original(*args, **kwargs)
             if whole:
                 return recorder.call(LAYER, original, args, kwargs, layer, path)
+            if recorder.keep:
+                recorder.ops.entered.append((path, callers()))
             recorder.inside.append(path)
             try:
                 return original(*args, **kwargs)

@@ -15,7 +15,14 @@ from tipchain.core.language import listed
 from tipchain.core.progress import Pace
 from tipchain.explain.causes.apart import Divergence, show
 from tipchain.explain.causes.computed import where_computed
-from tipchain.explain.causes.edits import alike, by_substitution, cut_gradients, missing_calls, other_layers
+from tipchain.explain.causes.edits import (
+    alike,
+    by_substitution,
+    cut_gradients,
+    idle_layers,
+    missing_calls,
+    other_layers,
+)
 from tipchain.explain.causes.hypotheses import (
     NO_LINES,
     Hypothesis,
@@ -28,10 +35,10 @@ from tipchain.explain.causes.hypotheses import (
     lower_precision,
     place_of,
 )
-from tipchain.explain.causes.lines import Frame, codes_of, namesake, only_return, only_unlike, reads_alike
+from tipchain.explain.causes.lines import at_line, codes_of, only_return, opposite, reads_alike, reads_otherwise
 from tipchain.explain.causes.mutations import completed, harmless, mutations, search
 from tipchain.explain.causes.piece import Piece, PieceSide
-from tipchain.explain.causes.program import LAYER, Act, has_own_backward
+from tipchain.explain.causes.program import LAYER, Act, Op, has_own_backward
 from tipchain.explain.causes.settings import by_findings, by_meaning
 from tipchain.explain.causes.tensors import by_constants, by_tensors
 from tipchain.explain.causes.walk import Parting, acts_of
@@ -205,8 +212,8 @@ def _idle(located: Located, around: CallPair) -> dict[str, str]:
         if theirs in port_called or ours not in called:
             continue
         while "." in theirs and "." in ours:
-            (holder, _, name), (port_holder, _, port_name) = ours.rpartition("."), theirs.rpartition(".")
-            if name != port_name or port_holder in port_called or holder not in called:
+            holder, port_holder = ours.rpartition(".")[0], theirs.rpartition(".")[0]
+            if port_holder in port_called or holder not in called:
                 break
             ours, theirs = holder, port_holder
         one, other = below(ours, around.reference.path), below(theirs, around.port.path)
@@ -458,6 +465,7 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
     yield by_tensors(piece, state)
     yield by_meaning(piece, ops)
     if not piece.backward:
+        yield idle_layers(piece, trials.walk)
         yield by_constants(piece, trials.walk)
         yield missing_calls(piece, trials.walk)
         if len(ops) > 1 or any(op.name != LAYER for op in ops):  # the result of one layer is that of the piece
@@ -478,11 +486,11 @@ def _told(found: Sequence[Trial], trials: Trials, models: tuple[Model, Model] | 
     if computed.port is not None:
         lines = Lines(computed.port, computed.reference or lines.reference)
         fix += f"; the value is computed at {computed.port.short} (`{computed.port.code}`)"
-    apart = None if one.code == "parting" or computed.port is not None else _source_of(one, trials)
-    if apart is not None:
-        here, there = apart
-        fix += f"; {here.place} (`{here.line}`) reads otherwise than {there.place} (`{there.line}`) of the reference"
-        lines = Lines(here.source, there.source)
+    unlike = None if computed.port is not None else _unlike_opposite(lines, trials)
+    if unlike is not None:
+        here, there = unlike
+        lines = Lines(here, there)
+        fix += f"; {here.short} (`{here.code}`) reads otherwise than {there.short} (`{there.code}`) of the reference"
     holder = one.place
     if holder is None:
         holder = holder_of((op for op in trials.base.ops if op.number in one.acts), piece)
@@ -497,18 +505,30 @@ def _told(found: Sequence[Trial], trials: Trials, models: tuple[Model, Model] | 
         fix=fix,
         place=lines.port,
         reference_place=lines.reference,
-        edit=None if apart else one.code_edit,
+        edit=None if unlike else one.code_edit,
     )
 
 
-def _source_of(one: Hypothesis, trials: Trials) -> tuple[Frame, Frame] | None:
-    """Return the only statement that reads otherwise than the reference's, where that of the call reads like its own; else None."""
-    frames = next((op.frames for op in trials.base.ops if op.number in one.acts), ())
-    codes = codes_of(frame for step in trials.piece.record for frame in step.frames)
-    if not frames or not reads_alike(frames[0], codes):
+def _unlike_opposite(lines: Lines, trials: Trials) -> tuple[SourceLine, SourceLine] | None:
+    """Return the statement that reads otherwise where the one told reads as its counterpart: opposite the reference's, or a caller's.
+
+    None where the one told reads otherwise itself, or all read alike.
+    """
+    calls: tuple[Sequence[Op], Sequence[Op]] = trials.base.ops, trials.piece.record
+    ops, steps = (codes_of(frame for call in each for frame in call.frames) for each in calls)
+    here, there = (None if one is None else at_line(one.file, one.line) for one in lines)
+    if here is None or not reads_alike(here, steps):
         return None
-    mine = codes_of(frames)
-    return only_unlike(mine, [other for one in mine if (other := namesake(one, codes))])
+    against = None if there is None else reads_otherwise(there, ops)
+    leading = next((op.frames for op in trials.base.ops if here.place in [one.place for one in op.frames]), ())
+    for caller in leading[[one.place for one in leading].index(here.place) + 1 :] if leading else ():
+        called = opposite(caller, steps)
+        if against is None and called is not None and called[1] and called[0].reading != caller.reading:
+            against, there = caller, called[0]
+    if against is None and trials.walk.only_unlike is not None:
+        against, there = trials.walk.only_unlike
+    port, reference = (one and one.source for one in (against, there))
+    return (port, reference) if port is not None and reference is not None else None
 
 
 def _fix(one: Hypothesis, piece: Piece) -> tuple[str, SourceLine | None]:
@@ -536,7 +556,10 @@ def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
     if verdict.nan or not trials.base.ops or not piece.record:
         return _unknown(verdict, tried, share)
     shown = show(piece, trials.walk)
-    return replace(shown, evidence=f"{verdict.reason}; {tried}", explained=share)
+    lines = shown.place, shown.reference_place
+    place, reference_place = _unlike_opposite(Lines(*lines), trials) or lines
+    evidence = f"{verdict.reason}; {tried}"
+    return replace(shown, evidence=evidence, explained=share, place=place, reference_place=reference_place)
 
 
 def _unknown(verdict: LayerVerdict, evidence: str, share: float | None) -> Diagnosis:

@@ -129,7 +129,8 @@ def _changes(layer: Model, attribute: str, value: Setting, nn: ModuleType) -> Op
 
 
 def by_meaning(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
-    """Yield torch's meaning of a function's name in place of Paddle calls with another meaning."""
+    """Yield torch's meaning of a function's name in place of Paddle's calls with another meaning, of those of one statement at once."""
+    found: dict[tuple[str, str], list[tuple[Op, OtherMeaning, dict[str, Setting]]]] = {}
     for op in ops:
         kind = type(op.layer).__name__ if op.name == LAYER else op.name
         known = OTHERWISE.get(kind.lower().replace("_", "").removesuffix("loss"))
@@ -137,20 +138,22 @@ def by_meaning(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
             continue
         with suppress(AttributeError, KeyError, TypeError, ValueError):  # called in another way than the row says
             given = _given(op)
-            made = known.compute(piece.paddle, given, op.result)
-            if made is None:
-                continue
-            where = place_of(op, piece)
-            yield Hypothesis(
-                code="argument" if known.argument else "function",
-                name=known.argument or kind,
-                acts={op.number: partial(_as_torch, piece.paddle, known, op)},
-                confirmed=True,
-                message=f"Paddle's `{kind}`{where} {known.words}",
-                fix=f"write `{known.write.format(**given)}` for `{kind}`{where}",
-                lines=lines_of(op),
-                place=op.path if op.name == LAYER else None,
-            )
+            if known.compute(piece.paddle, given, op.result) is not None:
+                found.setdefault((kind, op.place), []).append((op, known, given))
+    for (kind, _), several in found.items():
+        op, known, given = several[0]
+        where = place_of(op, piece)
+        yield Hypothesis(
+            code="argument" if known.argument else "function",
+            name=known.argument or kind,
+            calls=len(several),
+            acts={one.number: partial(_as_torch, piece.paddle, known, one) for one, _, _ in several},
+            confirmed=True,
+            message=f"Paddle's `{kind}`{where} {known.words}",
+            fix=f"write `{known.write.format(**given)}` for `{kind}`{where}",
+            lines=lines_of(op),
+            place=op.path if op.name == LAYER else None,
+        )
 
 
 def _given(op: Op, args: Sequence[Nested] | None = None, kwargs: Options | None = None) -> dict[str, Setting]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from inspect import CO_VARARGS, CO_VARKEYWORDS, ismodule
+from itertools import combinations
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -23,7 +24,7 @@ from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.explain.locate.differences import MOST_AXES, distance, relative, relative_arranged, rms
 from tipchain.framework_types import Array, Nested
 from tipchain.frameworks.live_models import LiveSide
-from tipchain.numbers.tolerance import EXPLAINED, SAME_ENLARGED, SAME_SINGLE
+from tipchain.numbers.tolerance import EXPLAINED, SAME_ENLARGED
 
 MOST_STEPS = 5000
 """Statements of one run that are recorded at most."""
@@ -299,7 +300,7 @@ class CodeRun:
         forms = [wanted.reshape(-1)] if wanted.size == 1 else [wanted, wanted.T]
         for one in arrays:
             held = one.reshape(-1) if wanted.size == 1 else one
-            if any(held.shape == form.shape and np.allclose(held, form, rtol=SAME_SINGLE, atol=0) for form in forms):
+            if any(held.shape == form.shape and relative(held, form) <= SAME_ENLARGED for form in forms):
                 return one
         alike = (one for one in arrays if np.array_equal(np.unique(one.astype(np.float32)), values))
         return next(alike, None) if len(values) >= TELLING else None
@@ -570,7 +571,9 @@ def explain_parting(
             reference_place=other.place,
         )
     partings: list[Parting] = []
-    for laid_alike in (False, True):  # an order of axes may be the code's own affair, or what differs
+    for laid_alike in (
+        (True,) if _turned(*ends) else (False, True)
+    ):  # an order of axes may be the code's own affair, or what differs
         others = [_Values(one, laid_alike=laid_alike) for one in (port, reference)]
         found = [trail.first_apart(end, values) for trail, end, values in zip(trails, ends, others, strict=True)]
         partings = [one for one in found if one is not None]
@@ -608,6 +611,12 @@ def explain_programs(
     told = explain_parting(programs, (ours, theirs), None, path, where)
     places = (told.place, told.reference_place) if told is not None else (None, None)
     return told if len({SPELLINGS.sub("", one.code) for one in places if one is not None}) > 1 else None
+
+
+def _turned(one: Array, other: Array) -> bool:
+    """Tell whether two arrays of one shape hold the same with two axes exchanged."""
+    axes = combinations(range(one.ndim if one.shape == other.shape else 0), 2)
+    return any(one.shape == (turned := one.swapaxes(*pair)).shape and np.array_equal(turned, other) for pair in axes)
 
 
 def _told(trail: _Trail, parting: Parting, made: Array, other: Array) -> str:

@@ -161,6 +161,10 @@ def by_tensors(piece: Piece, state: Mapping[str, Array]) -> Iterator[Hypothesis]
         yield _given_values(piece, wrong, (code, f"several tensors are wrong ({names}); {wrong[0].name} {what}", fix))
 
 
+AXES_OF_TABLE = 2
+"""Axes of a table whose columns are looked at, too."""
+DIGITS = 5
+"""Decimals by which numbers of two tables are one."""
 MOST_TRIED = 8
 """The reference's constants that are tried in the place of one of the port's."""
 
@@ -194,8 +198,8 @@ def by_constants(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
 
 
 def _constants(piece: Piece, walk: Walk) -> Iterator[list[Constant]]:
-    """Yield the constants that the reference lacks there, those of one line together."""
-    found: dict[object, dict[int, Constant]] = {}
+    """Yield the constants that the reference lacks there, those that one line makes, or takes, together."""
+    found: dict[tuple[str, str], dict[int, Constant]] = {}
     for op in walk.ops:
         step, given = walk.partner(op), walk.given(op)
         for number, (key, tensor) in enumerate(given.items()):
@@ -207,12 +211,13 @@ def _constants(piece: Piece, walk: Walk) -> Iterator[list[Constant]]:
                 continue
             if piece.argument_of(array):
                 continue
-            wanted = step.given[number] if step is not None and len(step.given) == len(given) else None
-            if walk.matched[key] if wanted is None else wanted in walk.matched[key]:
+            wanted = step.given[number] if step is not None and len(step.given) == len(given) else walk.leaves.get(key)
+            known = walk.matched[key] if wanted is None else {wanted}.intersection(walk.matched[key])
+            if any(walk.laid_alike(key, one) for one in known):
                 continue
-            known = found.setdefault(key if maker is None else (maker.name, maker.place), {})
-            if key not in known or known[key].wanted is None:
-                known[key] = Constant(tensor=tensor, array=array, maker=maker, taker=op, wanted=wanted)
+            beside = found.setdefault((op.name, op.place) if maker is None else (maker.name, maker.place), {})
+            if key not in beside or beside[key].wanted is None:
+                beside[key] = Constant(tensor=tensor, array=array, maker=maker, taker=op, wanted=wanted)
     tables = {step.name for step in walk.steps if not step.given}
     for several in found.values():
         one, *more = several.values()
@@ -221,20 +226,23 @@ def _constants(piece: Piece, walk: Walk) -> Iterator[list[Constant]]:
 
 
 def _in_place_of(one: Constant, walk: Walk) -> Iterator[tuple[int, Array]]:
-    """Yield the reference's constants in the shape of the port's, whole or one row of them; nothing where one is it."""
+    """Yield the reference's constants in the shape of the port's, whole or one row or column of them; nothing where one is it.
+
+    Those come first that hold the most of the port's numbers.
+    """
     array, found = one.array, dict[bytes, tuple[int, Array]]()
     numbers = filter(walk.is_table, walk.index.arrays) if one.wanted is None else [one.wanted]
     for number in sorted(numbers, key=walk.shared.__contains__):
         value = walk.steps.values[number]
         if value is None:
             continue
-        rows = value if value.ndim > 1 else ()
+        rows = (*value, *value.T) if value.ndim == AXES_OF_TABLE else value if value.ndim > 1 else ()
         for part in [value.reshape(array.shape)] if value.size == array.size else [value, *rows]:
             if part.dtype.kind == array.dtype.kind and part.shape == array.shape[array.ndim - part.ndim :]:
                 whole = np.array(np.broadcast_to(part, array.shape), np.float64)
                 found.setdefault(whole.tobytes(), (number, whole))
     if one.wanted is not None or not any(same_values(whole, array) for _, whole in found.values()):
-        yield from found.values()
+        yield from sorted(found.values(), key=lambda both: -np.isin(array.round(DIGITS), both[1].round(DIGITS)).mean())
 
 
 def _with_constants(

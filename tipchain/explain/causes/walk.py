@@ -62,6 +62,7 @@ class Walk:
         self.mended: set[int] = set()
         self.matched: dict[int, tuple[int, ...]] = {}
         self.healed: dict[int, Tensor] = {}
+        self.leaves: dict[int, int] = {}  # the reference's constants by the port's, which mend what comes after
         self.open: dict[int, tuple[Op, ...]] = {}
         self.partings: list[Parting] = []
         self.called: dict[str, list[Op]] = {}
@@ -86,7 +87,7 @@ class Walk:
                     continue
                 found = self._counterpart(op, key, one, numpy_of(one), leaf=True)
                 if found is not None:
-                    self.healed[key] = found[1]
+                    self.leaves[key], self.healed[key] = found
                     self.shared.add(found[0])
         for op in self.ops:
             self._follow(op)
@@ -308,6 +309,12 @@ class Walk:
         maker = self.makers_of.get(key)
         ops = self.ops.with_makers([maker] if maker else [], lambda number, _: not (wrong and self.matched[number]))
         return any(other in op.given for op in ops)
+
+    def laid_alike(self, key: int, number: int) -> bool:
+        """Tell whether two tensors of the same values have them in the same places, whatever the order of axes."""
+        one, other = self.steps.values[number].squeeze(), numpy_of(self.ops.values[key]).squeeze()
+        merged = sorted(one.shape) != sorted(other.shape)  # or cut: no order of axes tells more
+        return merged or any(self.index.same(each, other) for each in arranged(one, other.shape))
 
     def key_of(self, number: int) -> int | None:
         """Return the port's tensor that is one of the reference's; None where none is."""

@@ -27,7 +27,7 @@ from tipchain.explain.locate.trace import (
     take_out,
     with_results,
 )
-from tipchain.explain.locate.verdicts import FINE, Closeness, Direction, LayerVerdict, Measured
+from tipchain.explain.locate.verdicts import FINE, Closeness, Direction, LayerVerdict, Measured, frameworks_own
 from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.frameworks.live_models import LiveSide
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGLE
@@ -39,6 +39,8 @@ Values = tuple[TracedValue, TracedValue]
 
 SHIFT = SAME_SINGLE
 """How far values are moved, beside their RMS, so that no two are equal: as far as results may be apart that are the same."""
+MOST_RERUN = 4
+"""Layers of one class for which the port is run again, to see whether they end at another call."""
 Take = Callable[[CallPair, TensorLink, Tensor], "Tensor | None"]
 """Is given the gradient of a layer's output, by the pair and the link of that; may return another in its place."""
 
@@ -229,9 +231,24 @@ class CodeJudge:
         return self._code(calls, worst, what, values)
 
     def made_up_for(self, pair: CallPair) -> bool:
-        """Tell whether a container around the pair is given and returns the same in both models, whatever it does inside."""
+        """Tell whether a container around the pair is given and returns the same in both models, whatever it does inside.
+
+        Or the pair is of a class of the user's that takes other tensors, and makes the same of them.
+        """
+        if self._makes_the_same(pair):
+            return True
         around = (one for one in self.matching.containers if holds(self.runs.port.trace, one.port, pair.port))
         return any(self._alike(one) == (True, True) for one in around)
+
+    def _makes_the_same(self, pair: CallPair) -> bool:
+        """Tell whether a layer of a class of the user's gives the reference's results, and rests on tensors that are not the reference's."""
+        links = [one for one in self.compare.inputs(pair) if self._apart(pair, one) > self.noise]
+        return (
+            not frameworks_own(pair.port.layer)
+            and bool(links and self.compare.outputs(pair))
+            and self.compare.outputs_apart(pair) <= self.noise
+            and all(self.compare.gradient_size(pair.reference.inputs[one.ours]) > 0 for one in links)
+        )
 
     def _block_at_fault(self, before: CallPair | None) -> Calls | None:
         """Return the innermost container that is given the same in both models and returns something else, before a pair."""
@@ -262,30 +279,46 @@ class CodeJudge:
         return found or (inf,) * bool(ours.values or theirs.values)
 
     def ends_elsewhere(self, pair: CallPair) -> bool:
-        """Tell whether the port's outputs are further off where its container gives what the reference's gives.
+        """Tell whether the port's outputs, or what layers that agree are given, are further off where a call gives what the reference's gives.
 
         Then it ends at another call than its counterpart, such as an activation that the reference applies behind it.
         """
         paths = pair.reference.path, pair.port.path
         if not pair.port.path or paths in self._elsewhere:
             return self._elsewhere.get(paths, False)
+        every, kinds = (*self.matching.pairs, *self.matching.containers), (pair.reference.type, pair.port.type)
+        turns = [one for one in every if (one.reference.path, one.port.path) == paths]
+        own = not frameworks_own(pair.port.layer)
+        alike = [one for one in every if (one.reference.type, one.port.type) == kinds] if own else turns
+        known = [self._elsewhere.get(one) for one in {(each.reference.path, each.port.path) for each in alike}]
+        if any(known) or any(map(self._makes_the_same, alike)):
+            self._elsewhere[paths] = True
+            return True
+        if known.count(False) >= MOST_RERUN:
+            return False
         # Perhaps all that it returns is given to layers, with what their counterparts are given.
         later = [one for one in self.matching.pairs if one.port.number > pair.port.number and not one.whole]
-        fine = [one.port.inputs for one in later if self.compare.inputs_apart(one) <= self.noise]
-        if pair.port.outputs and all(any(value in given for given in fine) for value in pair.port.outputs):
+        fine = {one.port.key: one.port.inputs for one in later if self.compare.inputs_apart(one) <= self.noise}
+        if pair.port.outputs and all(any(value in given for given in fine.values()) for value in pair.port.outputs):
             return True
         ours, theirs = self.runs.reference.values, self.runs.port.trace.calls[0]
         corrections = Corrections(self.models.port.side, self.store)
-        for one in self.matching.pairs:
-            if (one.reference.path, one.port.path) == paths:
-                corrections.at_exit(one, self.compare.outputs(one))
-        made = self.models.port.rerun(theirs, self.store, self.seed, corrections.leave)
+        for one in turns:
+            corrections.at_exit(one, self.compare.outputs(one))
+        side, moved = self.models.port.side, list[bool]()
+
+        def enter(key: CallKey, given: Nested) -> None:  # what agreed, and rests on the results
+            if key in fine:
+                arrays = zip(fine[key], map(side.view, take_out(given, side.is_tensor)[1]), strict=False)
+                moved.append(any(relative(self._array(one), array) > self.noise for one, array in arrays))
+
+        made = self.models.port.rerun(theirs, self.store, self.seed, corrections.leave, enter=enter)
         ends = () if made is None else made.outputs
-        known = [one for one in self.outputs if one.theirs < len(ends)]
-        apart = [relative(self._array(ours[one.ours]), one.layout.back(ends[one.theirs])) for one in known]
+        links = [one for one in self.outputs if one.theirs < len(ends)]
+        after = [relative(self._array(ours[one.ours]), one.layout.back(ends[one.theirs])) for one in links]
         before = self.outputs_apart()
-        taken = any(after > self.noise >= one for after, one in zip(apart, before, strict=False))
-        further = min(before, default=inf) > self.noise and max(apart, default=0.0) > max(before)
+        taken = any(moved) or any(one > self.noise >= other for one, other in zip(after, before, strict=False))
+        further = pair.whole and min(before, default=inf) > self.noise and max(after, default=0.0) > max(before)
         self._elsewhere[paths] = taken or further
         return self._elsewhere[paths]
 

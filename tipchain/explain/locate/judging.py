@@ -411,8 +411,8 @@ class PairJudge(CodeJudge):
         """Return a verdict in the light of the random numbers that both calls drew, and of what the whole model makes of them."""
         if not verdict.at_fault:
             return verdict
-        if pair.whole and self.ends_elsewhere(pair):
-            told = "it ends at another call than its counterpart: with that one's results the model is further off"
+        if (pair.whole or not frameworks_own(pair.port.layer)) and self.ends_elsewhere(pair):
+            told = "it begins or ends at another call than its counterpart: with that one's results the model is further off"
             return verdict.not_comparable(told)
         told = "random, not comparable: its random numbers cannot be made those of the reference"
         draws = self.runs.port.draws

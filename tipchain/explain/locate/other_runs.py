@@ -479,7 +479,7 @@ def other_sizes(inputs: ModelInputs, *, last: bool) -> Iterator[ModelInputs]:
 
 
 def _lengthened(array: Array, old: int, new: int) -> Array:
-    return _padded(np.take(array, np.arange(new) % old, axis=1)) if array.shape[1:] == (old,) else array
+    return _padded(np.take(array, np.arange(new) % old, axis=1), array) if array.shape[1:] == (old,) else array
 
 
 def _sized(array: Array, shape: tuple[int, ...], lengths: Mapping[int, int]) -> Array:
@@ -490,13 +490,16 @@ def _sized(array: Array, shape: tuple[int, ...], lengths: Mapping[int, int]) -> 
     else:
         olds = {shape[axis]: new for axis, new in lengths.items()}
         made = {axis: olds[size] for axis, size in enumerate(array.shape) if axis and size in olds}
+    given = array
     for axis, new in made.items():
         array = np.take(array, np.arange(new) % array.shape[axis], axis=axis)
-    return _padded(array) if made and array.ndim == 2 else array
+    return _padded(array, given) if made and array.ndim == 2 else array
 
 
-def _padded(array: Array) -> Array:
-    """Return ids, or a mask of ones, with zeros at the end of each row."""
+def _padded(array: Array, given: Array) -> Array:
+    """Return ids, or a mask of ones, with zeros at the end of each row; an order of all places where ``given`` is one, as a route is."""
+    if given.dtype.kind in "iu" and (np.sort(given, axis=1) == np.arange(given.shape[1])).all():
+        return array.argsort(axis=1, kind="stable").argsort(axis=1).astype(array.dtype)
     marks = array.dtype.kind in "iub" and int(array.min()) >= 0
     if not marks and not np.isin(array, (0, 1)).all():
         return array

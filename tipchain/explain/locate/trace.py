@@ -286,13 +286,18 @@ def each_call(
 
 
 def with_results(side: LiveSide, result: Nested, changes: Mapping[int, Callable[[Tensor], Tensor]]) -> Nested:
-    """Return a call's result with some of its tensors changed; None where none is, as `each_call` takes it."""
+    """Return a call's result with some of its tensors changed; None where none is, as `each_call` takes it.
+
+    A tensor that stands there twice, as the first of an LSTM cell's does in Paddle, is changed in both places.
+    """
     if not changes or not (side.is_tensor(result) or isinstance(result, tuple | list)):
         return None
     structure, tensors, _ = take_out(result, side.is_tensor)
+    changed: dict[int, Tensor] = {}
     for number, change in changes.items():
-        tensors[number] = change(tensors[number])
-    return put_back(structure, tensors)
+        if id(tensors[number]) not in changed:
+            changed[id(tensors[number])] = change(tensors[number])
+    return put_back(structure, [changed.get(id(one), one) for one in tensors])
 
 
 @dataclass(slots=True, eq=False)

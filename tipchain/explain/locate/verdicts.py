@@ -289,6 +289,9 @@ def settled(
     found = list(verdicts)
     wrong = [one for one in found if one.direction == "forward" and one.closeness is Closeness.DIFFERS]
     refuted = {(one.port_path, one.turn) for one in wrong if loose.get(id(one), 0.0) >= REFUTES * actual}
+    paths = {path for path, _ in refuted}
+    # A turn that the outputs do not rest on, such as one behind a mask, says nothing beside those that are refuted.
+    refuted |= {(one.port_path, one.turn) for one in wrong if one.port_path in paths and loose.get(id(one)) == 0.0}
 
     def settle(one: LayerVerdict) -> LayerVerdict:
         of_gradients = gradients and (one.direction, one.closeness) == ("backward", Closeness.DIFFERS)
