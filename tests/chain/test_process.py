@@ -111,6 +111,13 @@ def test_any_bytes_are_kept(tmp_path):
     assert (tmp_path / "out.log").read_bytes() == b"\xff\xfe caf\xe9\n\0\rdone"
 
 
+def test_much_output_does_not_block(tmp_path):
+    ending = start(["bash", "-c", "seq 1 300000"], tmp_path)
+    assert ending.exit_code == 0
+    assert ending.tail[-1] == "300000"
+    assert (tmp_path / "out.log").stat().st_size > 1_900_000
+
+
 def test_a_second_stop_hurries(tmp_path):
     stop = Stop()
     timers = [threading.Timer(0.1 * count, stop.ask) for count in (2, 4, 6)]

@@ -1,12 +1,14 @@
 """Items as processes of this machine: slots that all nights share, memory, GPUs, isolation, endings."""
 
 import os
+import subprocess
+import sys
 import time
 from datetime import datetime, timedelta
 
 import pytest
 from night_samples import item
-from stub_nights import begin, command, local, work_of
+from stub_nights import begin, command, local, work_of, write_manifest
 
 from tipchain.chain import gpus as machine_gpus
 from tipchain.chain.gpus import Gpus, Leases
@@ -223,6 +225,9 @@ def test_stopping_ends_everything(tmp_path):
     assert Outcome.PASS not in {one.exit_code for one in ended.values()}
 
 
+TAKES = 'echo "$(date +%s%N) $0 +" >> ../log; sleep 0.15; echo "$(date +%s%N) $0 -" >> ../log'
+
+
 @pytest.fixture
 def machine(monkeypatch):
     """Make this a machine of two cores."""
@@ -261,3 +266,45 @@ def test_a_night_with_one_item_at_a_time_leaves_the_rest_to_others(tmp_path, mac
     assert "held by" in started(tmp_path, other, "c", 1)
     one.close()
     other.close()
+
+
+def night(folder, tmp, **more):
+    """Begin a night by the command line on two cores, with leases of its own machine."""
+    argv = ["taskset", "-c", ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))]
+    argv += [sys.executable, "-m", "tipchain", "nightly", "run", "suite.yaml"]
+    return subprocess.Popen(
+        argv,
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(tmp)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        **more,
+    )
+
+
+def peak(log):
+    events = sorted(line.split() for line in log.read_text().splitlines())
+    taken, most = 0, 0
+    for _, slots, sign in events:
+        taken += int(slots) if sign == "+" else -int(slots)
+        most = max(most, taken)
+    assert taken == 0
+    return most
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this machine has one core")
+def test_three_nights_take_no_more_than_the_cores_and_all_end(tmp_path):
+    (tmp_path / "tmp").mkdir()
+    nights = []
+    for name in "abc":
+        (tmp_path / name).mkdir()
+        commands = [
+            {"id": f"{name}{number}", "cpus": cpus, "argv": ["/bin/sh", "-c", TAKES, str(min(cpus, 2))]}
+            for number, cpus in enumerate((1, 2, 64, 1))
+        ]
+        write_manifest(tmp_path / name, defaults={"timeout": "60s"}, commands=commands)
+        nights.append(night(tmp_path / name, tmp_path / "tmp"))
+    outputs = [one.communicate(timeout=120)[0] for one in nights]
+    assert [one.returncode for one in nights] == [0, 0, 0], outputs
+    assert peak(tmp_path / "log") == 2

@@ -1,12 +1,15 @@
+"""``tipchain nightly`` from the command line."""
+
 import json
 import os
 import re
 import signal
 import subprocess
+import sys
 
 import pytest
 from chain_samples import TEMPLATE
-from programs import await_
+from programs import await_, completed
 from stub_nights import start, tipchain, write_manifest
 
 from tipchain.cli import main
@@ -189,6 +192,22 @@ def test_a_folder_that_cannot_be_made(inside, capsys):
     (inside / "file").touch()
     assert nightly("run", "suite.yaml", "--out", "file/below") == 2
     assert "cannot make a night's folder below" in capsys.readouterr().err
+
+
+LIMITED = """
+import resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+from tipchain.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
+sys.exit(main(["nightly", *sys.argv[2:]]))
+"""
+
+
+def test_no_room_for_the_plan(tmp_path):
+    write_manifest(tmp_path, commands=[GOOD])
+    done = completed([sys.executable, "-c", LIMITED, "100", "run", "suite.yaml"], cwd=tmp_path, timeout=60)
+    assert done.returncode == 1
+    assert "night.json: cannot be written: File too large" in done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
