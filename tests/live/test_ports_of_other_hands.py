@@ -457,3 +457,21 @@ def test_tables_of_several_levels_are_put_right_at_once():
     theirs = forward(lambda one: paddle.to_tensor(np.ascontiguousarray(one)), [one[:, ::-1] for one in tables])
     cause = told(model(torch, layers, ours), model(paddle, layers, theirs), ROWS)
     assert (cause.code, cause.explained > 0.99) == ("buffer", True)
+
+
+def test_a_number_is_changed_in_all_calls_that_are_given_it():
+    """An FFT convolution that is not padded: no one of its three calls mends it."""
+
+    def convolved(fft, x, kernel, size):
+        return fft.irfft(fft.rfft(x, size) * fft.rfft(kernel, size), size)
+
+    def ours(net, x):
+        return net.b(convolved(torch.fft, net.a(x), net.a(x + 1), 16)[..., :8])
+
+    def theirs(net, x):
+        return net.b(convolved(paddle.fft, net.a(x), net.a(x + 1), 8)[..., :8])
+
+    layers = linear(a=(8, 8), b=(8, 2))
+    cause = told(model(torch, layers, ours), model(paddle, layers, theirs), ROWS)
+    assert (cause.code, cause.name) == ("argument", "n")
+    assert "in 3 calls" in cause.message

@@ -54,8 +54,13 @@ class Divergence:
         If it is ``proved`` that the error comes from the partings, of those that these rest on, else that the end rests on.
         """
         partings = self.walk.partings if proved else []
+        wrong = (one for one in self.ops if one.name == LAYER and one.path == self.piece.receiver)
+        receiver = next((one for one in wrong if not any(self.matched[key] for key in one.made)), None)
+        given_to = None if receiver is None or partings else self.walk.partner(receiver)
         op, step, common = self._nearest(partings[:1])
-        if partings[1:] and not common:
+        if receiver is not None and given_to is not None:
+            op, step, common = receiver, given_to, 1.0
+        elif partings[1:] and not common:
             op, step, common = self._nearest(partings)
         partner = self.walk.partner(op)
         given = zip(op.given, () if partner is None else partner.given, strict=False)
@@ -299,7 +304,10 @@ class Divergence:
             return made, self._made_at(self.steps, number)  # each of two results stands where the other should
         other = next((one for one in self.matched[key] if one in self.makers), -1)
         others = [one for one in self.steps.consumers.get(other, ()) if all(map(self.has, one.made))]
-        return _handed_on(self.ops, op, key, right), _handed_on(self.steps, step, number, others)
+        handed = (
+            key if key in self.makers_of or wanted is None else wanted
+        )  # of what the code is given that which should be
+        return _handed_on(self.ops, op, handed, right), _handed_on(self.steps, step, number, others)
 
     def told(self, op: Op, step: Op) -> ShownParting:
         """Return what is said of two calls that part, what to do, and where."""

@@ -294,6 +294,7 @@ def mutations(piece: Piece, walk: Walk, near: Op, within: frozenset[int] = froze
                 )
                 yield from _operands(frame, ops, known, piece)
         yield from chain.from_iterable(_functions(calls, pool, piece) for calls in turns)
+    yield from _together([op for ops in lines for op in ops], pool, piece)
     held = dict[float, list[tuple[int, int | str]]]()
     for number, (at, _, value) in ((op.number, given) for op in walk.ops for given in _slots(op)):
         if isinstance(value, float):
@@ -418,6 +419,18 @@ def _settings(calls: Sequence[Op], pool: Pool, piece: Piece) -> Iterator[Hypothe
             kind_of_setting(one) == kind_of_setting(each[2]) for each, one in changes
         ):
             yield _with_settings(calls, changes, piece)
+
+
+def _together(ops: Sequence[Op], pool: Pool, piece: Piece) -> Iterator[Hypothesis]:
+    """Yield the calls of a function's code that are given one whole number, of one name, with another: it may be kept in one place."""
+    found = dict[tuple[object, ...], list[tuple[Op, Given]]]()
+    for op, given in ((one, each) for one in ops for each in _slots(one)):
+        if isinstance(given[2], int) and not isinstance(given[2], bool):
+            found.setdefault((*given, innermost(op.frames).code), []).append((op, given))
+    for (op, given), *more in found.values():
+        others = _alternatives(op, given, pool) if any(one.name != op.name for one, _ in more) else ()
+        for value in dict.fromkeys(one for one in others if isinstance(one, int) and one != given[2]):
+            yield _with_settings([op, *(one for one, _ in more)], [(given, value)], piece)
 
 
 def _default(op: Op, name: str) -> object:

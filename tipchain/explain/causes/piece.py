@@ -80,6 +80,7 @@ class Piece:
         cleared: paths of the port's containers inside that return what the reference's do, or are given something else.
         judged: paths of the port's layers inside that were found to do what the reference's do.
         reference_judged: the paths of these in the reference's.
+        receiver: the path of the port's first layer inside that is given something else, where the piece itself is not; else empty.
         double: whether both run in float64; in float32 where code between layers does not run so.
         loss: whether it is a loss, whose value counts beside its gradients.
         truth: what the reference's gives.
@@ -99,6 +100,7 @@ class Piece:
     cleared: frozenset[str] = frozenset()
     judged: frozenset[str] = frozenset()
     reference_judged: frozenset[str] = frozenset()
+    receiver: str = ""
     double: bool = True
     loss: bool = False
     runs: int = 0

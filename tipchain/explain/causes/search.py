@@ -53,7 +53,7 @@ from tipchain.facts.layers import CONTAINERS
 from tipchain.facts.packed import spell_out
 from tipchain.framework_types import Model
 from tipchain.frameworks.live_models import LiveSide, Sides
-from tipchain.numbers.tolerance import EXPLAINED, NOISE, SAME_DOUBLE
+from tipchain.numbers.tolerance import EXPLAINED, NOISE, SAME_DOUBLE, SAME_SINGLE
 from tipchain.weights.sides import join
 
 # From a verdict to the piece that is diagnosed: both layers, and what they are given.
@@ -108,6 +108,8 @@ def pieces(
         for path, other, _ in inside:
             others[path] |= {other} - {""}
         idle = _idle(located, pair)
+        wrong = [(one.port.number, path) for path, _, one in inside if SAME_SINGLE < compare.inputs_apart(one) < inf]
+        receiver = min(wrong)[1] if wrong and compare.inputs_apart(pair) <= SAME_SINGLE else ""
         whole = judged | {path for path, one in sides.port.layers(theirs.layer) if path in own and [*one.children()]}
         yield Piece(
             sides=sides,
@@ -118,6 +120,7 @@ def pieces(
             atomic=judged | own,
             judged=judged,
             reference_judged=frozenset({*(other for path, other, _ in inside if path in whole), *idle.values()} - {""}),
+            receiver=receiver,
             cleared=_cleared(located, pair, compare),
             idle=idle,
             partners={path: one.pop() for path, one in others.items() if len(one) == 1},
