@@ -75,16 +75,13 @@ class Divergence:
 
     def _relaid(self, op: Op, step: Op) -> tuple[Op, Op]:
         """Follow two calls back through what only arranges a tensor, to the first that the port arranges otherwise."""
-        steps = [
-            one for one in self.steps.with_layout([step]) if one.made and self.steps.array(one.made[0]) is not None
-        ]
+        steps = self.steps.with_layout([step])
+        every = [(one, array) for one in steps for array in self.steps.arrays(one.made[:1])]
         for one in self.ops.with_layout([op]):
-            made = self.ops.array(one.made[0]) if one.name in LAYOUT and one.made else None
-            shaped = (
-                [] if made is None else [each for each in steps if self.steps.values[each.made[0]].shape == made.shape]
-            )
-            if made is not None and not any(self._equal(self.steps.values[each.made[0]], made) for each in shaped):
-                return one, shaped[-1] if shaped else step
+            for made in self.ops.arrays(one.made[:1]) if one.name in LAYOUT else ():
+                shaped = [(each, array) for each, array in every if array.shape == made.shape]
+                if not any(self._equal(array, made) for _, array in shaped):
+                    return one, shaped[-1][0] if shaped else step
         return op, step
 
     def _nearest(self, partings: Sequence[Parting]) -> tuple[Op, Op, float]:
@@ -304,9 +301,8 @@ class Divergence:
             return made, self._made_at(self.steps, number)  # each of two results stands where the other should
         other = next((one for one in self.matched[key] if one in self.makers), -1)
         others = [one for one in self.steps.consumers.get(other, ()) if all(map(self.has, one.made))]
-        handed = (
-            key if key in self.makers_of or wanted is None else wanted
-        )  # of what the code is given that which should be
+        # Of two tensors of which the code is given the wrong one, the other's maker tells where that is.
+        handed = key if key in self.makers_of or wanted is None else wanted
         return _handed_on(self.ops, op, handed, right), _handed_on(self.steps, step, number, others)
 
     def told(self, op: Op, step: Op) -> ShownParting:

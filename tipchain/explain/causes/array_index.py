@@ -77,12 +77,8 @@ class ArrayIndex:
         return any(relative(one, theirs) <= self.tolerance for one in arranged(ours, theirs.shape))
 
     def _turned(self, ours: Array, theirs: Array) -> bool:
-        """Tell whether two arrays of one shape hold the same with two axes, which are equally long, exchanged."""
-        ours, theirs = ours.squeeze(), theirs.squeeze()
-        return ours.shape == theirs.shape and any(
-            relative(ours.swapaxes(one, other), theirs) <= self.tolerance
-            for one, other in combinations(range(ours.ndim), 2)
-            if 1 < ours.shape[one] == ours.shape[other]
+        return any(
+            relative(one, theirs.squeeze()) <= self.tolerance for one in turned(ours.squeeze(), theirs.squeeze())
         )
 
     def akin(self, array: Array, picked: Callable[[], bool] = lambda: False) -> set[int]:
@@ -112,6 +108,13 @@ class ArrayIndex:
             found += some
             owners += [number] * len(some)
         return ArrayIndex(dict(enumerate(found)), self.tolerance), owners
+
+
+def turned(array: Array, like: Array) -> Iterator[Array]:
+    """Yield an array of the shape of another with two axes, which are equally long, exchanged."""
+    for one, other in combinations(range(array.ndim if array.shape == like.shape else 0), 2):
+        if 1 < array.shape[one] == array.shape[other]:
+            yield array.swapaxes(one, other)
 
 
 def parts(array: Array) -> Iterator[list[Array]]:

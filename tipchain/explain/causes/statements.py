@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from inspect import CO_VARARGS, CO_VARKEYWORDS, ismodule
-from itertools import combinations
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 
 from tipchain.core.blame import is_users
 from tipchain.explain.causes.apart import glimpse
+from tipchain.explain.causes.array_index import turned
 from tipchain.explain.causes.lines import SPELLINGS, Statement, last_name, likeness, statement_of
 from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.explain.locate.differences import MOST_AXES, distance, relative, relative_arranged, rms
@@ -571,9 +571,9 @@ def explain_parting(
             reference_place=other.place,
         )
     partings: list[Parting] = []
-    for laid_alike in (
-        (True,) if _turned(*ends) else (False, True)
-    ):  # an order of axes may be the code's own affair, or what differs
+    # An order of axes may be the code's own affair, or what differs.
+    exchanged = any(np.array_equal(one, ends[1]) for one in turned(*ends))
+    for laid_alike in (True,) if exchanged else (False, True):
         others = [_Values(one, laid_alike=laid_alike) for one in (port, reference)]
         found = [trail.first_apart(end, values) for trail, end, values in zip(trails, ends, others, strict=True)]
         partings = [one for one in found if one is not None]
@@ -611,12 +611,6 @@ def explain_programs(
     told = explain_parting(programs, (ours, theirs), None, path, where)
     places = (told.place, told.reference_place) if told is not None else (None, None)
     return told if len({SPELLINGS.sub("", one.code) for one in places if one is not None}) > 1 else None
-
-
-def _turned(one: Array, other: Array) -> bool:
-    """Tell whether two arrays of one shape hold the same with two axes exchanged."""
-    axes = combinations(range(one.ndim if one.shape == other.shape else 0), 2)
-    return any(one.shape == (turned := one.swapaxes(*pair)).shape and np.array_equal(turned, other) for pair in axes)
 
 
 def _told(trail: _Trail, parting: Parting, made: Array, other: Array) -> str:

@@ -161,10 +161,6 @@ def by_tensors(piece: Piece, state: Mapping[str, Array]) -> Iterator[Hypothesis]
         yield _given_values(piece, wrong, (code, f"several tensors are wrong ({names}); {wrong[0].name} {what}", fix))
 
 
-AXES_OF_TABLE = 2
-"""Axes of a table whose columns are looked at, too."""
-DIGITS = 5
-"""Decimals by which numbers of two tables are one."""
 MOST_TRIED = 8
 """The reference's constants that are tried in the place of one of the port's."""
 
@@ -236,13 +232,14 @@ def _in_place_of(one: Constant, walk: Walk) -> Iterator[tuple[int, Array]]:
         value = walk.steps.values[number]
         if value is None:
             continue
-        rows = (*value, *value.T) if value.ndim == AXES_OF_TABLE else value if value.ndim > 1 else ()
+        rows = (*value, *value.T) if value.ndim > 1 else ()
         for part in [value.reshape(array.shape)] if value.size == array.size else [value, *rows]:
             if part.dtype.kind == array.dtype.kind and part.shape == array.shape[array.ndim - part.ndim :]:
                 whole = np.array(np.broadcast_to(part, array.shape), np.float64)
                 found.setdefault(whole.tobytes(), (number, whole))
     if one.wanted is not None or not any(same_values(whole, array) for _, whole in found.values()):
-        yield from sorted(found.values(), key=lambda both: -np.isin(array.round(DIGITS), both[1].round(DIGITS)).mean())
+        held = array.astype(np.float16)  # as many digits as tell one number of a table from the next
+        yield from sorted(found.values(), key=lambda both: -np.isin(held, both[1].astype(np.float16)).mean())
 
 
 def _with_constants(
