@@ -156,7 +156,7 @@ def other_layers(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
 
 
 def idle_layers(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield a block that the reference calls and the port never, in place of one of the calls of another of its class."""
+    """Call a block that the reference calls and the port never, in place of another of its class."""
     layers = dict(piece.sides.port.layers(piece.port))
     for path, partner in piece.idle.items():
         for other in (one for one, layer in layers.items() if type(layer) is type(layers.get(path)) and one != path):
@@ -175,7 +175,7 @@ def idle_layers(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
 
 @contextmanager
 def _redirected(layer: Model, other: Model, turn: int) -> Iterator[None]:
-    """Let a layer's call of one turn be another's, in each run."""
+    """Run ``other`` in place of ``layer`` at that turn of its calls, counted over all runs."""
     original, turns = layer.forward, count()
 
     def forward(*args: Nested, **kwargs: Nested) -> Nested:

@@ -422,7 +422,7 @@ def _settings(calls: Sequence[Op], pool: Pool, piece: Piece) -> Iterator[Hypothe
 
 
 def _together(ops: Sequence[Op], pool: Pool, piece: Piece) -> Iterator[Hypothesis]:
-    """Yield the calls of a function's code that are given one whole number, of one name, with another: it may be kept in one place."""
+    """Change a whole number in all calls of a function's code that are given it by the same name: it may be kept in a constant."""
     found = dict[tuple[object, ...], list[tuple[Op, Given]]]()
     for op, given in ((one, each) for one in ops for each in _slots(one)):
         if isinstance(given[2], int) and not isinstance(given[2], bool):

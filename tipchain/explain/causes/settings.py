@@ -129,7 +129,7 @@ def _changes(layer: Model, attribute: str, value: Setting, nn: ModuleType) -> Op
 
 
 def by_meaning(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
-    """Yield torch's meaning of a function's name in place of Paddle's calls with another meaning, of those of one statement at once."""
+    """Replace Paddle's calls by torch's meaning of the same name, all calls of a statement at once."""
     found: dict[tuple[str, str], list[tuple[Op, OtherMeaning, dict[str, Setting]]]] = {}
     for op in ops:
         kind = type(op.layer).__name__ if op.name == LAYER else op.name

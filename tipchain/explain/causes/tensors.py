@@ -194,7 +194,7 @@ def by_constants(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
 
 
 def _constants(piece: Piece, walk: Walk) -> Iterator[list[Constant]]:
-    """Yield the constants that the reference lacks there, those that one line makes, or takes, together."""
+    """Group the constants that the reference lacks there by the line that makes, or takes, them."""
     found: dict[tuple[str, str], dict[int, Constant]] = {}
     for op in walk.ops:
         step, given = walk.partner(op), walk.given(op)
@@ -222,7 +222,7 @@ def _constants(piece: Piece, walk: Walk) -> Iterator[list[Constant]]:
 
 
 def _in_place_of(one: Constant, walk: Walk) -> Iterator[tuple[int, Array]]:
-    """Yield the reference's constants in the shape of the port's, whole or one row or column of them; nothing where one is it.
+    """Yield the reference's constants in the shape of the port's, whole or one row or column of them; nothing where they are equal already.
 
     Those come first that hold the most of the port's numbers.
     """

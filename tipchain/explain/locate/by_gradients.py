@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from math import ceil, prod
@@ -63,7 +63,7 @@ def roles(
             ]
             copied, _ = _leaves((copies[0], copies[1]), names)
             counts = [Counter(map(_form, each)) for each in copied]
-            held = [[_tensors(model, leaf) for leaf in some] for model, some in zip(copies, copied, strict=True)]
+            held = [_tensors(model, some) for model, some in zip(copies, copied, strict=True)]
             for side, some, every in zip(sides, copied, held, strict=True):
                 for leaf, tensors in zip(some, every, strict=True):
                     if leaf.slot.kind == "parameter" or counts[0][_form(leaf)] == counts[1][_form(leaf)]:
@@ -103,8 +103,7 @@ def _leaves(
     """Return both models' tensors of floats, each once; and those of them that are not each other's by name."""
     layers = matchable_layers(*models, names)
     first: dict[int, str] = {}
-    tensors = models[0].state_dict(keep_vars=True)
-    ties = {name: first.setdefault(id(tensor), name) for name, tensor in tensors.items()}
+    ties = {name: first.setdefault(id(one), name) for name, one in models[0].state_dict(keep_vars=True).items()}
     both = torch_leaves(layers[0], names, ties), paddle_leaves(layers[1], names)
     ours, theirs = ([leaf for leaf in some if not (leaf.again or is_integer(leaf.slot))] for some in both)
     known = {(leaf.path, leaf.slot.shape) for leaf in ours} & {(leaf.path, leaf.slot.shape) for leaf in theirs}
@@ -134,8 +133,9 @@ def _values(shape: Shape, seed: int) -> Array:
     return np.reshape(values if flat == known else values.T, shape)
 
 
-def _tensors(model: Model, leaf: Leaf) -> list[Tensor]:
-    return [one.tensor for one in leaf.slot.parts] or [model.state_dict(keep_vars=True)[leaf.slot.name]]
+def _tensors(model: Model, leaves: Iterable[Leaf]) -> list[list[Tensor]]:
+    state = model.state_dict(keep_vars=True)
+    return [[part.tensor for part in leaf.slot.parts] or [state[leaf.slot.name]] for leaf in leaves]
 
 
 def _run(side: LiveSide, model: Model, inputs: ModelInputs, called: dict[str, int], *, double: bool, seed: int) -> None:
